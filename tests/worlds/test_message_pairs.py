@@ -78,3 +78,22 @@ def test_who_sends_a_share_by_its_rank_need_not_send_as_many_as_another(fresh: W
     (found,) = run(fresh, body, deadline=30).findings
     assert found.kind is FindingKind.UNMATCHED
     assert set(found.culprits).isdisjoint({0, 1})
+
+
+def exchanges_by_halves(rank: RankContext) -> None:
+    """The way into the other half of an exchange would have shown in a message."""
+    size = rank.world_size
+    for phase in range(size):
+        partner = rank.index + 1 if rank.index % 2 == phase % 2 else rank.index - 1
+        if partner < 0:
+            continue
+        if partner >= size:
+            break
+        exchange(torch.ones(3), partner, rank.index < partner)
+
+
+def test_it_is_told_how_it_left(fresh: World) -> None:
+    (found,) = run(fresh, exchanges_by_halves, deadline=30).findings
+    assert found.culprits == (3,)
+    assert "by `if partner >= size`" in found.lines[0]
+    assert "if lower" not in found.lines[0]

@@ -249,3 +249,37 @@ def test_an_error_is_one_of_two_ways(four: World) -> None:
 def test_of_two_ways_both_are_told(four: World) -> None:
     (finding,) = four.run(by_one_of_two, deadline=DEADLINE_S).findings
     assert ", or by the end of `for batch in batches_of(dist.get_rank())`, at" in finding.lines[0]
+
+
+def in_a_loop_over_all_ranks() -> None:
+    size = dist.get_world_size()
+    for turn in range(1, size):
+        peer = dist.get_rank() + turn
+        if dist.get_rank() == ODD and peer > size + 1:
+            break
+        if peer == 0:
+            continue
+        dist.all_reduce(torch.ones(2))
+    dist.barrier()
+
+
+def in_a_loop_of_its_own_length() -> None:
+    size = dist.get_world_size() - (dist.get_rank() == ODD)
+    for turn in range(1, size):
+        if turn > 9:
+            break
+        dist.all_reduce(torch.ones(2))
+    dist.barrier()
+
+
+def test_a_loop_over_all_ranks_ends_alike_on_all(four: World) -> None:
+    (finding,) = four.run(in_a_loop_over_all_ranks, deadline=DEADLINE_S).findings
+    assert finding.culprits == (ODD,)
+    assert "by `if dist.get_rank() == ODD and peer > size + 1`, at" in finding.lines[0]
+    assert "the end of" not in finding.lines[0]
+
+
+def test_a_loop_that_the_rank_is_asked_for_does_not(four: World) -> None:
+    (finding,) = four.run(in_a_loop_of_its_own_length, deadline=DEADLINE_S).findings
+    assert finding.culprits == (ODD,)
+    assert "by the end of `for turn in range(1, size)`, at" in finding.lines[0]

@@ -11,27 +11,34 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise, takewhile
 
 from rankdrill.diagnosis.calls.asking import asks_for_the_rank
 from rankdrill.diagnosis.calls.common_caller import in_any_loop
 from rankdrill.diagnosis.calls.loops import is_in_a_loop
 from rankdrill.diagnosis.calls.tree import (
     COMPREHENSIONS,
-    FUNCTIONS,
     IN_PLACE,
-    LOOPS,
-    STRAIGHT,
-    Path,
     calls_at,
     function_around,
     name_called,
     names_in,
     path_to,
     tree_of,
+)
+from rankdrill.diagnosis.calls.ways import (
+    Node,
+    Way,
+    catching,
+    holds,
+    is_around,
+    is_fixed,
+    may_be_thrown_past,
+    may_change,
+    ways_at,
+    would_have_shown,
 )
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.ledger import LedgerView, State
@@ -50,31 +57,6 @@ __all__ = [
 MOST_WAYS = 2  # told of one call
 MOST_SHOWN = 60  # characters of a condition
 _KINDS = frozenset({FindingKind.MISSING, FindingKind.UNMATCHED})
-_LEAVES = (ast.Return, ast.Continue, ast.Break)
-_PLAIN = (
-    ast.Name,
-    ast.Constant,
-    ast.Compare,
-    ast.BoolOp,
-    ast.UnaryOp,
-    ast.expr_context,
-    ast.cmpop,
-    ast.boolop,
-    ast.unaryop,
-)
-_KNOWN = (*STRAIGHT, *FUNCTIONS, *LOOPS, ast.If, ast.Try, ast.Module)
-_SWALLOWS = ("suppress(", "raises(")
-
-
-_Node: TypeAlias = ast.If | ast.For | ast.AsyncFor | ast.While | ast.ExceptHandler
-
-
-@dataclass(frozen=True)
-class _Way:
-    """The `node` by which a rank may go past a line, and to what then, if that is a block of the node's own."""
-
-    node: _Node
-    taken: Sequence[ast.stmt] = ()
 
 
 def with_condition(finding: Finding, views: Sequence[LedgerView] | Mapping[int, LedgerView]) -> Finding:
@@ -98,7 +80,7 @@ def with_condition(finding: Finding, views: Sequence[LedgerView] | Mapping[int, 
     again = all(_has_come(site, views[rank]) for rank in first.ranks)
     if again and not in_any_loop(site):  # it is in there, it may be, and what it calls makes several
         return finding
-    found = _ways_past(site, now, last, again=again)
+    found = _ways_past(site, now, last, _made_since(site, views[first.ranks[0]]), again=again)
     if not 0 < len(found) <= MOST_WAYS:
         return finding
     *either, (line, words) = found
@@ -113,7 +95,9 @@ def may_be_left_out(site: Site) -> bool:
     if function is None:
         return True
     path = path_to(function, site.line)
-    return _may_be_thrown_past(path, None) or any(isinstance(way.node, ast.If) for way in _ways(path, site.line))
+    return may_be_thrown_past(path, None) or any(
+        isinstance(way.node, ast.If) for way in ways_at(path, site.line, function)
+    )
 
 
 def chooses_between(one: Site, other: Site) -> bool:
@@ -126,12 +110,17 @@ def chooses_between(one: Site, other: Site) -> bool:
     if function is None or tree is None or function_around(other) is not function:
         return False
     paths = [(path_to(function, site.line), site.line) for site in (one, other)]
-    if any(_may_be_thrown_past(path, None) for path, _ in paths):
+    if any(may_be_thrown_past(path, None) for path, _ in paths):
         return False
-    asked = [[way.node for way in _ways(path, line) if isinstance(way.node, ast.If)] for path, line in paths]
+    asked = [
+        [way.node for way in ways_at(path, line, function, tree) if isinstance(way.node, ast.If)]
+        for path, line in paths
+    ]
     chain = max(asked, key=len)
     loops = [node for node, part in paths[0][0] if isinstance(node, ast.For | ast.AsyncFor | ast.While)]
-    if not all(map(_is_fixed, loops)) and not any(asks_for_the_rank(each.test, tree) for each in chain):
+    if not all(is_fixed(loop, tree) for loop in loops) and not any(
+        asks_for_the_rank(each.test, tree) for each in chain
+    ):
         return False
     linked = all(first.orelse == [then] for first, then in pairwise(chain))
     return linked and bool(chain[-1:] and chain[-1].orelse) and all(each == chain[: len(each)] != [] for each in asked)
@@ -174,13 +163,21 @@ def _has_come(site: Site, view: LedgerView) -> bool:
     return any(record.step.site == site for record in view.records)
 
 
-def _ways_past(site: Site, now: Site | None, last: Site | None, *, again: bool) -> list[tuple[Site, str]]:
+def _made_since(site: Site, view: LedgerView) -> set[tuple[str, int]]:
+    """The lines of calls that the rank has made since it was at `site` last, and those that led to them."""
+    behind = takewhile(lambda record: record.step.site != site, reversed(view.records))
+    return {line for record in behind if record.step.site is not None for line in record.step.site.lines}
+
+
+def _ways_past(
+    site: Site, now: Site | None, last: Site | None, made: Collection[tuple[str, int]], *, again: bool
+) -> list[tuple[Site, str]]:
     """The lines of the ways past `site` for a rank that is at `now`, the nearest first, and what stands there.
 
-    `again` says that the rank had come to `site` before. None as `now` says that it has returned, after what it called
-    at `last`: it has been in what called that.
+    `again` says that the rank had come to `site` before, `made` what it has called since. None as `now` says that it
+    has returned, after what it called at `last`: it has been in what called that.
     """
-    found: list[tuple[Site, _Way]] = []
+    found: list[tuple[Site, Way]] = []
     for each in outward(site):
         function, tree = function_around(each), tree_of(each.file)
         if each is not site and _called_it(each, last):
@@ -194,26 +191,28 @@ def _ways_past(site: Site, now: Site | None, last: Site | None, *, again: bool) 
         by_rank = each.place == site.place and not _is_called_there(site, function)
         path = tuple(pair for pair in path_to(function, each.line) if not _is_for_all(pair[0]))
         there = next((line for line in outward(now) if _is_of_one_run(line, each, function)), None)
-        ways = _ways(path, each.line)
+        ways = ways_at(path, each.line, function, tree)
         if there is not None:
-            ways = [way for way in ways if not _is_around(way, each.line, there.line)]
-            ways = [way for way in ways if _holds(way.taken, there.line)] or ways
+            ways = [way for way in ways if not is_around(way, each.line, there.line)]
+            ways = [way for way in ways if holds(way.taken, there.line)] or ways
+        there_made = [line for file, line in made if file == each.file]
+        ways = [way for way in ways if not would_have_shown(way, there_made)]
         if again:
-            ways = [way for way in ways if _may_change(way, function, path, tree)]
-        handlers = _catching(path, there, each.line if each is site else 0)
+            ways = [way for way in ways if may_change(way, function, path, tree)]
+        handlers = catching(path, there, each.line if each is site else 0)
         if handlers is None:
             return []
         if by_rank:  # else the rank may have come to the line, and not to the call
             ways, handlers = [way for way in ways if _asks_for_the_rank(way, tree)], []
         found += [(each, way) for way in sorted(ways, key=lambda way: -way.node.lineno)]
-        found += [(each, _Way(handler)) for handler in handlers]
+        found += [(each, Way(handler)) for handler in handlers]
         if there is not None or by_rank:
             break
     # Its callers are told with the call.
     return [(Site(each.file, way.node.lineno, each.function), _words(way.node)) for each, way in found]
 
 
-def _asks_for_the_rank(way: _Way, tree: ast.AST) -> bool:
+def _asks_for_the_rank(way: Way, tree: ast.AST) -> bool:
     return isinstance(way.node, ast.If) and asks_for_the_rank(way.node.test, tree)
 
 
@@ -234,7 +233,7 @@ def _is_of_one_run(line: Site, other: Site, function: ast.AST) -> bool:
     return function_around(line) is function and one_call(line.caller, other.caller)
 
 
-def _words(node: _Node) -> str:
+def _words(node: Node) -> str:
     head = ast.unparse(node).partition("\n")[0].removesuffix(":")
     shown = head if len(head) <= MOST_SHOWN else f"{head[: MOST_SHOWN - 1]}…"
     if isinstance(node, ast.ExceptHandler):
@@ -251,128 +250,3 @@ def _is_called_there(site: Site, function: ast.AST) -> bool:
     if not name or name in called:
         return True
     return name == "forward" and bool(called) and not any("no_sync" in line for line in linecache.getlines(site.file))
-
-
-# --------------------------------------------------------------------------------------------- which there are
-
-
-def _ways(path: Path, line: int) -> list[_Way]:
-    """All that lead past `line`, to which `path` leads."""
-    found: list[_Way] = []
-    for node, part in path:
-        if isinstance(node, ast.If):
-            in_body = part == "body" or (part == "test" and node.body[0].lineno == line)  # all of it in one line
-            if in_body or part == "orelse":
-                found.append(_Way(node, node.orelse if in_body else node.body))
-        elif isinstance(node, ast.For | ast.AsyncFor | ast.While) and part == "body":
-            found += [] if _is_fixed(node) else [_Way(node)]
-            behind = (each for each in node.body if each.lineno > line)
-            found += [way for each in behind for way in _leaving(each, (ast.Return, ast.Break))]
-        block = getattr(node, part, None)  # of a handler or a case that is not one
-        for statement in block if isinstance(block, list) else ():
-            if (statement.end_lineno or statement.lineno) < line:
-                found += _leaving(statement, _LEAVES)
-    return found
-
-
-def _is_fixed(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
-    """Whether it has as many rounds on all ranks, if nothing leaves it: ``for step in range(100)``."""
-    told = loop.test if isinstance(loop, ast.While) else loop.iter
-    if isinstance(told, ast.Call):
-        return name_called(told) == "range" and all(isinstance(each, ast.Constant) for each in told.args)
-    if isinstance(told, ast.Tuple | ast.List):
-        return not any(isinstance(each, ast.Starred) for each in told.elts)
-    return isinstance(told, ast.Constant)
-
-
-def _leaving(node: ast.AST, leaves: tuple[type[ast.stmt], ...]) -> Iterator[_Way]:
-    """What in `node` ends in one that `leaves`; within a loop of its own only a return does."""
-    if isinstance(node, FUNCTIONS):
-        return
-    if isinstance(node, ast.If):
-        yield from (_Way(node, block) for block in (node.body, node.orelse) if block and isinstance(block[-1], leaves))
-    for child in ast.iter_child_nodes(node):
-        yield from _leaving(child, (ast.Return,) if isinstance(node, LOOPS) else leaves)
-
-
-# --------------------------------------------------------------------------------------------- which it was not
-
-
-def _is_around(way: _Way, line: int, now: int) -> bool:
-    """Whether the rank has come to `now` by the other way, which leads to `line`, too."""
-    node = way.node
-    if isinstance(node, ast.ExceptHandler):
-        return False
-    return any(_holds(block, now) and block is not way.taken for block in (node.body, node.orelse)) and (
-        isinstance(node, ast.If) or _holds(node.body, line)
-    )
-
-
-def _holds(block: Sequence[ast.stmt], line: int) -> bool:
-    return bool(block) and block[0].lineno <= line <= (block[-1].end_lineno or block[-1].lineno)
-
-
-def _may_change(way: _Way, function: ast.AST, path: Path, tree: ast.AST) -> bool:
-    """Whether it may lead elsewhere one time than the time before: not so what asks for the rank alone."""
-    if not isinstance(way.node, ast.If):
-        return True
-    test = way.node.test
-    loops: list[ast.AST] = [node for node, part in path if isinstance(node, LOOPS) and part == "body"]
-    names = names_in(test)
-    if not loops:
-        names -= {name for name in names & _arguments(function) if asks_for_the_rank(ast.Name(name), tree)}
-    if any(names & _bound(scope) for scope in loops or [function]):
-        return True
-    return not asks_for_the_rank(test, tree) and not all(isinstance(each, _PLAIN) for each in ast.walk(test))
-
-
-def _bound(scope: ast.AST) -> set[str]:
-    stored = {each.id for each in ast.walk(scope) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
-    return stored | _arguments(scope)
-
-
-def _arguments(scope: ast.AST) -> set[str]:
-    return {each.arg for each in ast.walk(scope) if isinstance(each, ast.arg)}
-
-
-def _may_be_thrown_past(path: Path, now: Site | None) -> bool:
-    """Whether an error may have led past the line unseen, or what stands around it in its own statement."""
-    return _catching(path, now) != []
-
-
-def _catching(path: Path, now: Site | None, call: int = 0) -> list[ast.ExceptHandler] | None:
-    """The handlers that may have caught an error which led past the line; None if something else may have, or nobody
-    can say which of several did. Where it is the `call` itself that stands there, nothing before it may have failed
-    that it begins with.
-    """
-    found: list[ast.ExceptHandler] = []
-    for node, part in path:
-        if now is not None and _is_in(node, part, now.line):
-            continue
-        if isinstance(node, ast.Try) and part == "body" and node.handlers:
-            if call and _is_all_of(node.body[0], call):
-                continue
-            first, *more = node.handlers
-            if more or any(isinstance(each, ast.Raise) for each in ast.walk(first)):
-                return None
-            found.append(first)
-        if isinstance(node, ast.With | ast.AsyncWith) and part == "body" and _swallows(node):
-            return None
-        if not isinstance(node, _KNOWN) or isinstance(node, (ast.IfExp, ast.BoolOp, *COMPREHENSIONS)):
-            return None
-    return found
-
-
-def _is_all_of(statement: ast.stmt, line: int) -> bool:
-    """Whether it is no more than one call in that line, of names."""
-    calls = sum(isinstance(each, ast.Call) for each in ast.walk(statement))
-    return isinstance(statement, ast.Expr | ast.Assign) and statement.lineno == line and calls == 1
-
-
-def _swallows(node: ast.With | ast.AsyncWith) -> bool:
-    return any(word in ast.unparse(item.context_expr) for item in node.items for word in _SWALLOWS)
-
-
-def _is_in(node: ast.AST, part: str, line: int) -> bool:
-    block = getattr(node, part, None)
-    return isinstance(block, list) and _holds(block, line)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
+from rankdrill.diagnosis.calls.bound import bound_to
+
 __all__ = ["names_key", "pattern_of"]
 
 _ANYTHING = ".+"
@@ -69,7 +71,7 @@ def _beyond_the_rank(value: ast.expr, tree: ast.AST | None) -> int | None:
 
 def _is_the_rank(name: str, tree: ast.AST) -> bool:
     """Whether whatever is called so in `tree` is the rank, as far as that says: functions are given it by its name."""
-    values, stored, _ = _bound(name, tree)
+    values, stored, _ = bound_to(name, tree)
     return 0 < len(values) == stored and all(_OWN_RANK.search(ast.unparse(value)) for value in values)
 
 
@@ -79,27 +81,5 @@ def _with_slots(text: str) -> str:
 
 def _assigned_once(name: str, tree: ast.AST) -> ast.expr | None:
     """What the name, or the attribute of that name, stands for all over `tree`."""
-    values, stored, given = _bound(name, tree)
+    values, stored, given = bound_to(name, tree)
     return values[0] if len(values) == stored == 1 and not given else None
-
-
-def _bound(name: str, tree: ast.AST) -> tuple[list[ast.expr], int, bool]:
-    """What the name is assigned all over `tree`, how often it is bound there in any way, and whether a function is
-    given something by that name.
-    """
-    values: list[ast.expr] = []
-    stored, argument = 0, False
-    for node in ast.walk(tree):
-        match node:
-            case ast.Assign(targets=[ast.Name(id=found) | ast.Attribute(attr=found)], value=value) if found == name:
-                values.append(value)
-            case ast.Assign(targets=[ast.Tuple(elts=several)], value=ast.Tuple(elts=given)):
-                pairs = zip(several, given, strict=False)
-                values += [value for each, value in pairs if isinstance(each, ast.Name) and each.id == name]
-            case ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value) if found == name:
-                values.append(value)
-            case ast.Name(id=found, ctx=ast.Store()) | ast.Attribute(attr=found, ctx=ast.Store()) if found == name:
-                stored += 1
-            case ast.arg(arg=found) if found == name:
-                argument = True
-    return values, stored, argument
