@@ -12,8 +12,8 @@ from rankdrill.boundary.contracts import flatten
 from rankdrill.boundary.gate import Call, Proceed
 from rankdrill.boundary.handed import asked_to_wait
 from rankdrill.boundary.orders.kept import Kept, is_begun, is_pickled, is_written
-from rankdrill.boundary.orders.script import Came, Made, Script
-from rankdrill.step import ANYBODY, RECV, Kind, Message, Step
+from rankdrill.boundary.orders.script import Answer, Came, Made, Script
+from rankdrill.step import ANYBODY, RECV, SEND, Kind, Message, Step
 
 __all__ = ["LOCAL", "MOST_BYTES", "Recorder", "given_to", "pickled_for_comparison", "waits_at_once"]
 
@@ -42,6 +42,9 @@ class Recorder:
             return proceed(call)
         if step.op == RECV and step.site is not None and step.site.via in _ALONE:
             return proceed(call)  # `came` follows, once it has
+        if step.op == SEND and step.message is not None and self._script.answers_to(step.target, call.args["peer"]):
+            self._answer(call, step.message)
+            return proceed(call)
         if step.kind is not Kind.COLLECTIVE or step.message is not None or not waits_at_once(call):
             self._stop()
             return proceed(call)
@@ -55,6 +58,13 @@ class Recorder:
         else:
             self._script.called(Made(step.op, step.call, given, held))
         return work
+
+    def _answer(self, call: Call, message: Message) -> None:
+        content = self._copied(list(flatten(call.args.get("tensors"))))
+        if content is None:
+            self._stop()
+            return
+        self._script.answered(Answer(call.step.target, call.args["peer"], message.tag, content))
 
     def came(self, taken: Step, message: Message, source: int, into: Any) -> None:
         """The receive `taken` has got `message` from member `source` of its group: what lies in the tensors `into`."""

@@ -14,7 +14,7 @@ from rankdrill.boundary.orders.copies import Part, leave
 from rankdrill.boundary.orders.kept import NOWHERE, Kept, is_begun, is_pickled, is_written, told_apart
 from rankdrill.boundary.orders.recording import LOCAL, given_to, pickled_for_comparison, waits_at_once
 from rankdrill.boundary.orders.script import Came
-from rankdrill.step import ANYBODY, RECV, Kind
+from rankdrill.step import ANYBODY, RECV, SEND, Kind
 
 __all__ = ["Replay"]
 
@@ -28,6 +28,7 @@ class Replay:
         self._script, self._tell = part.script, part.tell
         self._at = 0  # collectives so far
         self._left = [list(part) for part in part.script.parts]
+        self._answers = [list(part) for part in part.script.answers]
         self._kept = list(part.script.kept)
         self._objects: list[bytes] = []
 
@@ -44,6 +45,8 @@ class Replay:
             return proceed(call)
         if step.op == RECV and step.message is not None:
             return self._receive(call)
+        if step.op == SEND and step.message is not None:
+            return self._answer(call)
         if step.kind is not Kind.COLLECTIVE or step.message is not None or not waits_at_once(call):
             self.end(_SAME)
         return self._collective(call)
@@ -62,6 +65,18 @@ class Replay:
         _fill(list(flatten(call.args.get("tensors"))), one.content)
         return _Over(one)
 
+    def _answer(self, call: Call) -> Any:
+        """What somebody gets here must be what it got of the rank: else nobody knows what it would have done then."""
+        message = call.step.message
+        assert message is not None
+        left = self._answers[self._at]
+        to = call.step.target, call.args["peer"], message.tag
+        due = next((one for one in left if (one.group, one.target, one.tag) == to), None)
+        if due is None or not _is_exactly(list(flatten(call.args.get("tensors"))), due.content):
+            self.end(_SAME)
+        left[:] = [one for one in left if one is not due]
+        return _Over(None)
+
     def _keep(self, now: Kept) -> None:
         was = next((one for one in self._kept if one.path == now.path), None)
         if was is None:  # its rank has written there less often, or not while that was written down
@@ -74,6 +89,8 @@ class Replay:
         if self._at >= len(self._script.made):
             if self._script.end is not None:
                 self.end(f"called {call.step.op} once more")
+            self.end(_SAME)
+        if self._answers[self._at]:
             self.end(_SAME)
         made = self._script.made[self._at]
         if made.op != call.step.op:
@@ -120,6 +137,10 @@ class _Over:
 
     def _source_rank(self) -> int:
         return self._message.source if self._message is not None else -1
+
+
+def _is_exactly(tensors: list[torch.Tensor], content: tuple[torch.Tensor, ...]) -> bool:
+    return len(tensors) == len(content) and all(map(torch.equal, tensors, content))
 
 
 def _fill(tensors: list[torch.Tensor], held: tuple[torch.Tensor, ...]) -> None:

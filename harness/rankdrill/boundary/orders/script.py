@@ -15,7 +15,7 @@ import torch
 from rankdrill.boundary.orders.kept import Kept
 from rankdrill.step import Message, Site
 
-__all__ = ["Came", "Difference", "Different", "End", "Made", "Script", "different", "exchanged", "told_by"]
+__all__ = ["Answer", "Came", "Difference", "Different", "End", "Made", "Script", "different", "exchanged", "told_by"]
 
 MOST_ORDERS = 8  # that are tried
 Change: TypeAlias = Callable[[list[int]], list[int]]
@@ -59,6 +59,16 @@ class Came:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """What was sent to member `target` of the `group`, from whom something had come."""
+
+    group: str
+    target: int
+    tag: int
+    content: tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True)
 class Made:
     """A collective: the tensors it was `given`, and what all of its tensors `held` when it was over."""
 
@@ -78,11 +88,12 @@ class End:
 
 @dataclass
 class Script:
-    """`parts` are the messages between one collective and the next, `kept` is what went into files of the rank's; `end`
-    is None where nobody looked so far.
+    """`parts` are the messages between one collective and the next, `answers` what was sent back there, `kept` what went
+    into files of the rank's; `end` is None where nobody looked so far.
     """
 
     parts: list[list[Came]] = field(default_factory=lambda: [[]])
+    answers: list[list[Answer]] = field(default_factory=lambda: [[]])
     made: list[Made] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
     end: End | None = None
@@ -90,9 +101,17 @@ class Script:
     def came(self, message: Came) -> None:
         self.parts[-1].append(message)
 
+    def answered(self, answer: Answer) -> None:
+        self.answers[-1].append(answer)
+
+    def answers_to(self, group: str, member: int) -> bool:
+        """Whether something has come from that member, whoever it was, since the collective before."""
+        return any(one.group == group and one.source == member and not one.named for one in self.parts[-1])
+
     def called(self, collective: Made) -> None:
         self.made.append(collective)
         self.parts.append([])
+        self.answers.append([])
 
     @property
     def contested(self) -> dict[Stream, Came]:

@@ -3,7 +3,9 @@
 The copy is made before anything has come. It goes through what its rank went through: first in the same order, where
 nothing may be different, or nothing can be said; then in others. A rank gives values away in collectives and at the end
 of its body, and these are compared. What it sends to single ranks is not: to whom depends on who has come in many right
-programs, and the trial is over there, as it is at any step that a copy cannot take alone.
+programs. It goes on past an answer, to a rank from which something has come, if that is the same in another order, too:
+else what that rank would have done then is not known, and the trial is over, as it is at any step that a copy cannot
+take alone.
 """
 
 from __future__ import annotations

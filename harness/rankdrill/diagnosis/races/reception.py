@@ -18,6 +18,7 @@ __all__ = ["Reception", "reception_at", "receptions_in"]
 
 MOST_CALLERS = 3  # that are followed outward
 _RECEIVE = frozenset({"recv", "irecv"})
+_SENDS = frozenset({"send", "isend"})
 _IN_PLACE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 _WHO = ("source_rank", "_source_rank")
 
@@ -161,8 +162,18 @@ def _is_dropped(written: Written, given: ast.AST, call: ast.AST) -> bool:
         case ast.ListComp(elt=elt) if elt is call:
             return _is_dropped(written, written.parent(given), given)
         case ast.Assign(targets=[ast.Name(id=name)]):
-            return not written.uses(name)
+            return all(_is_answered(written, each) for each in written.uses(name))
     return False
+
+
+def _is_answered(written: Written, use: ast.AST) -> bool:
+    """Whether it is only said there whom an answer goes to: that says nothing of what is kept."""
+    call = written.parent(use)
+    if isinstance(call, ast.keyword):
+        call = written.parent(call) if call.arg in ("dst", "group_dst") else call
+    elif isinstance(call, ast.Call) and call.args[1:2] != [use]:
+        return False
+    return isinstance(call, ast.Call) and name_called(call) in _SENDS
 
 
 def _waited_at_once(written: Written, call: ast.Call) -> bool:
