@@ -88,8 +88,8 @@ class End:
 
 @dataclass
 class Script:
-    """`parts` are the messages between one collective and the next, `answers` what was sent back there, `kept` what went
-    into files of the rank's; `end` is None where nobody looked so far.
+    """`parts` are the messages between one collective and the next, `answers` what was sent back there. `kept` is what
+    went into files of the rank's; `end` is None where nobody looked so far.
     """
 
     parts: list[list[Came]] = field(default_factory=lambda: [[]])
