@@ -26,6 +26,7 @@ __all__ = ["Certainty"]
 SPIN_S = 3.0
 """After which ranks that are in one call, and under a plan differ in what it moves, move nothing but gloo's thread."""
 OPEN_S = 1.0  # for which those that still run may show which of the others is at fault
+STALL_S = 2.0  # for which all may be in one collective, and none moves, before that is a hang
 ASK_AGAIN_S = 0.5  # after which a rank whose other thread may act is asked for its stacks once more
 MORE = 4  # times as long until it is asked again
 IDLE_SHARE = 0.1  # of the time between two looks; a rank that ran for less than this did nothing but wait
@@ -59,6 +60,8 @@ class Certainty:
         self._open_since = 0.0
         self._ran: dict[int, float] = {}
         self._looked = 0.0
+        self._stalled: dict[int, int] = {}
+        self._stalled_since = 0.0
         self._sleepers = Sleepers(stacks)
         self._joining: frozenset[int] = frozenset()  # ranks that wait for those of their threads that wait for keys
         self.asleep: frozenset[int] = frozenset()
@@ -88,7 +91,8 @@ class Certainty:
         whom = here if self._is_settled(stuck, waiting.values(), running) else pending
         if not stuck or stuck.keys() != whom.keys() or self._is_acquitted(stuck):
             self._suspected = {}
-            return self._all_but_sleepers_wait(running, positions, deadline)
+            asleep = self._all_but_sleepers_wait(running, positions, deadline)
+            return asleep or self._are_stalled(running, positions)
         # gloo's own thread spins for ever once a message is dropped (2.13). Whoever is half way through a transfer with
         # that rank moves too.
         # Who waits for a key, as one does for the others' when a group is made, may ask for it again and again; who
@@ -176,6 +180,22 @@ class Certainty:
             return False
         self.asleep, self._joining = frozenset(idle), frozenset(joining)
         return True
+
+    def _are_stalled(self, running: Mapping[int, RankHandle], positions: Sequence[Position]) -> bool:
+        """Whether all are in one collective, and nothing has moved there for long, after one of them had given up a
+        message: what is left of that lies in the way of all that follows, in gloo (2.13).
+        """
+        now, at = time.monotonic(), {rank: positions[rank].at for rank in running}
+        calls = {(record.step.target, record.step.sequence) for record in at.values() if record is not None}
+        together = len(calls) == 1 and None not in at.values() and all(number != NO_SEQUENCE for _, number in calls)
+        if not together or self._positions.planned or not any(each.gave_up for each in positions):
+            self._stalled = {}
+            return False
+        steps = {rank: record.index for rank, record in at.items() if record is not None}
+        others = {rank: handle for rank, handle in running.items() if not positions[rank].gave_up}  # whose gloo spins
+        if self._moved(others) or steps != self._stalled:
+            self._stalled, self._stalled_since = steps, now
+        return now - self._stalled_since > STALL_S
 
     def only_stopped(self, running: Mapping[int, RankHandle]) -> bool:
         """Whether nobody is left but ranks that the plan has stopped, and that none of the others had go on."""
