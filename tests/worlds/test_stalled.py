@@ -19,6 +19,7 @@ def drops_its_receive(rank: RankContext) -> None:
     row = torch.zeros(4)
     if rank.index == 0:
         for work in [dist.isend(row, dst=other, tag=40) for other in range(1, rank.world_size)]:
+            assert work is not None
             work.wait()
     elif rank.index == 1:
         dist.irecv(row, src=0, tag=40)  # drops
@@ -42,6 +43,7 @@ def drops_one_that_is_there(rank: RankContext) -> None:
         dist.send(row, dst=1)
     elif rank.index == 1:
         work = dist.irecv(row, src=0)
+        assert work is not None
         work.wait()
         del work
     if rank.index == 2:
