@@ -17,6 +17,7 @@ from itertools import pairwise, takewhile
 
 from rankdrill.diagnosis.calls.asking import asks_for_the_rank
 from rankdrill.diagnosis.calls.common_caller import in_any_loop
+from rankdrill.diagnosis.calls.halves import branch_of_its_half
 from rankdrill.diagnosis.calls.loops import is_in_a_loop
 from rankdrill.diagnosis.calls.tree import (
     COMPREHENSIONS,
@@ -39,6 +40,7 @@ from rankdrill.diagnosis.calls.ways import (
     may_change,
     ways_at,
     would_have_shown,
+    yields_before,
 )
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.ledger import LedgerView, State
@@ -195,6 +197,7 @@ def _ways_past(
         if there is not None:
             ways = [way for way in ways if not is_around(way, each.line, there.line)]
             ways = [way for way in ways if holds(way.taken, there.line)] or ways
+        ways = [way for way in ways if way.node is not branch_of_its_half(each)]
         there_made = [line for file, line in made if file == each.file]
         ways = [way for way in ways if not would_have_shown(way, there_made)]
         if again:
@@ -206,6 +209,7 @@ def _ways_past(
             ways, handlers = [way for way in ways if _asks_for_the_rank(way, tree)], []
         found += [(each, way) for way in sorted(ways, key=lambda way: -way.node.lineno)]
         found += [(each, Way(handler)) for handler in handlers]
+        found += [(each, Way(statement)) for statement in yields_before(function, each.line)]
         if there is not None or by_rank:
             break
     # Its callers are told with the call.
@@ -238,6 +242,8 @@ def _words(node: Node) -> str:
     shown = head if len(head) <= MOST_SHOWN else f"{head[: MOST_SHOWN - 1]}…"
     if isinstance(node, ast.ExceptHandler):
         return f"an error that `{shown}` caught"
+    if isinstance(node, ast.Expr):
+        return f"an error at `{shown}`"
     return f"`{shown}`" if isinstance(node, ast.If) else f"the end of `{shown}`"
 
 

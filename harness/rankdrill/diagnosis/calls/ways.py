@@ -46,7 +46,7 @@ _MESSAGES = frozenset({"send", "isend", "recv", "irecv"})
 _SWALLOWS = ("suppress(", "raises(")
 
 
-Node: TypeAlias = ast.If | ast.For | ast.AsyncFor | ast.While | ast.ExceptHandler
+Node: TypeAlias = ast.If | ast.For | ast.AsyncFor | ast.While | ast.ExceptHandler | ast.Expr
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,17 @@ def ways_at(path: Path, line: int, *scopes: ast.AST) -> list[Way]:
     return found
 
 
+def yields_before(function: ast.AST, line: int) -> list[ast.Expr]:
+    """Of a context manager where it waits for its block before that `line`: what fails there leads past it, unless
+    something in the function catches it.
+    """
+    decorators = [ast.unparse(each) for each in getattr(function, "decorator_list", ())]
+    if not any(each.endswith("contextmanager") for each in decorators):
+        return []
+    before = (each for each in getattr(function, "body", ()) if each.lineno < line)
+    return [each for each in before if isinstance(each, ast.Expr) and isinstance(each.value, ast.Yield)]
+
+
 def is_fixed(loop: ast.For | ast.AsyncFor | ast.While, *scopes: ast.AST) -> bool:
     """Whether it has as many rounds on all ranks, if nothing leaves it: ``for step in range(100)``."""
     told = loop.test if isinstance(loop, ast.While) else loop.iter
@@ -105,7 +116,7 @@ def _leaving(node: ast.AST, leaves: tuple[type[ast.stmt], ...]) -> Iterator[Way]
 def is_around(way: Way, line: int, now: int) -> bool:
     """Whether the rank has come to `now` by the other way, which leads to `line`, too."""
     node = way.node
-    if isinstance(node, ast.ExceptHandler):
+    if isinstance(node, ast.ExceptHandler | ast.Expr):
         return False
     return any(holds(block, now) and block is not way.taken for block in (node.body, node.orelse)) and (
         isinstance(node, ast.If) or holds(node.body, line)

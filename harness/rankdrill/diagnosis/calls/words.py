@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rankdrill.diagnosis.calls.halves import other_half
 from rankdrill.diagnosis.calls.naming import in_pass, named
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on
 from rankdrill.diagnosis.finding import FindingKind, Side, side_of
@@ -67,11 +68,17 @@ def _where(step: Step) -> tuple[str, tuple[str, int] | None]:
 
 
 def _used_to_call(step: Step, view: LedgerView, own: LedgerView) -> Site | None:
-    """Where one that left `step` out made that call before: the line of its own that goes with the others'."""
+    """Where one that left `step` out made that call before: the line of its own that goes with the others'; failing
+    that, where it would make it by its rank, if it has never been where they are.
+    """
     theirs, mine = calls_on(step.target, view), calls_on(step.target, own)
     before = [mine[at] for at, call in theirs.items() if at < step.sequence and at in mine and call.site == step.site]
     sites = {call.site for call in before if call.op == step.op}
-    return sites.pop() if len(sites) == 1 else step.site
+    if len(sites) == 1:
+        return sites.pop()
+    if step.site is None or any(call.site == step.site for call in mine.values()):
+        return step.site
+    return other_half(step.site) or step.site
 
 
 def waiting_in(calls: Mapping[int, Step], waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Side:
