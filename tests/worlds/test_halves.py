@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Thread
 
 import pytest
 import torch
@@ -85,5 +87,52 @@ def test_whoever_fails_nowhere_meets_the_others(fresh: World) -> None:
             with first_alone():
                 torch.ones(2)
         load(rank, cached=False)
+
+    assert run(fresh, body).ok
+
+
+class Saver:
+    """Writes on the first rank, in a thread, and lets the others go on once that is there."""
+
+    def __init__(self, waits: bool) -> None:
+        self.waits = waits
+        self.thread: Thread | None = None
+
+    def _write(self) -> None:
+        time.sleep(0.05)
+        dist.barrier()  # written
+
+    def save(self) -> None:
+        if dist.get_rank() == 0:
+            self.thread = Thread(target=self._write)
+            self.thread.start()
+            if self.waits:
+                self.thread.join()
+        else:
+            dist.barrier()
+
+
+def goes_on_beside_its_writer(rank: RankContext) -> None:
+    saver = Saver(waits=False)
+    for step in range(3):
+        dist.all_reduce(torch.ones(2))
+        if step == 1:
+            saver.save()
+    if saver.thread is not None:
+        saver.thread.join()
+
+
+def test_who_makes_its_half_in_a_thread_and_goes_on(fresh: World) -> None:
+    (found,) = run(fresh, goes_on_beside_its_writer, deadline=30).findings
+    assert (found.kind, found.culprits) == (FindingKind.CALL_ORDERING, (0,))
+    assert marks(found)[0] == {"written"}
+    assert "in another thread, and goes on meanwhile" in found.lines[0]
+
+
+def test_who_waits_for_that_thread_is_right(fresh: World) -> None:
+    def body(rank: RankContext) -> None:
+        dist.all_reduce(torch.ones(2))
+        Saver(waits=True).save()
+        dist.all_reduce(torch.ones(2))
 
     assert run(fresh, body).ok

@@ -10,6 +10,7 @@ from rankdrill.diagnosis.calls.common_caller import from_one_function, some_come
 from rankdrill.diagnosis.calls.conditions import comes_with_each_round
 from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.diagnosis.calls.groups_left_out import went_past_group
+from rankdrill.diagnosis.calls.halves import in_a_thread
 from rankdrill.diagnosis.calls.made_once import is_asked_for_later
 from rankdrill.diagnosis.calls.met_by_mistake import (
     OF_ONE_CALL,
@@ -167,6 +168,12 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     there = extra and parted.call.sequence == finding.number  # which has been told then
     rest = [side for side in finding.sides if not there or not set(side.ranks) <= set(culprits)]
     rest.sort(key=lambda side: not set(side.ranks) <= set(culprits))
+    if kind is FindingKind.MISSING and parted.call.site is not None and (line := in_a_thread(parted.call.site)):
+        one, on = ("makes", "goes") if len(culprits) == 1 else ("make", "go")
+        made = side_of(
+            culprits, f"{one} {named(parted.call)} in another thread, and {on} on meanwhile", [line] * len(culprits)
+        )
+        return replace(finding, kind=FindingKind.CALL_ORDERING, sides=(made, *finding.sides), culprits=culprits)
     made_it = culprits if extra else _others(finding, culprits)
     sides = (origin(culprits, parted, views[made_it[0]], views[culprits[0]], out_of_turn=out_of_turn), *rest)
     return replace(finding, kind=kind, step=named(parted.call), argument="", sides=sides, culprits=culprits)
