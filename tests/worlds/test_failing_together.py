@@ -48,7 +48,7 @@ def test_who_could_not_save_is_at_fault_and_those_that_are_told_of_it_are_not(fr
 
 def test_of_several_each_is(fresh: World, tmp_path: Path) -> None:
     outcome = fresh.run(saves_what_cannot_be, tmp_path / "checkpoint", (1, 3))
-    assert (outcome.culprits, outcome.victims) == ((1, 3), (0, 2))
+    assert (sorted(outcome.culprits), outcome.victims) == ([1, 3], (0, 2))
 
 
 def test_who_fails_in_a_group_is_told_by_its_number_among_all(fresh: World, tmp_path: Path) -> None:
