@@ -53,11 +53,13 @@ __all__ = [
     "comes_with_each_round",
     "goes_as_far_as_the_rank_says",
     "may_be_left_out",
+    "takes_turns_by_rank",
     "with_condition",
 ]
 
 MOST_WAYS = 2  # told of one call
 MOST_SHOWN = 60  # characters of a condition
+_BOUNDS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _KINDS = frozenset({FindingKind.MISSING, FindingKind.UNMATCHED})
 
 
@@ -139,19 +141,31 @@ def comes_with_each_round(site: Site) -> bool:
 
 
 def goes_as_far_as_the_rank_says(site: Site) -> bool:
-    """Whether it is come to as often as the rank says: by a loop over so many, or an ``if turn < mine`` in one, or for
-    those turns that are the rank's, ``if turn % size == rank``.
-    """
+    """Whether it is come to as often as the rank says: by a loop over so many, or an ``if turn < mine`` in one."""
+    loops, compared, tree = _turns_around(site)
+    bounds = [each for each in compared if any(isinstance(sign, _BOUNDS) for sign in each.ops)]
+    return tree is not None and any(asks_for_the_rank(each, tree) for each in (*(loop.iter for loop in loops), *bounds))
+
+
+def takes_turns_by_rank(site: Site) -> bool:
+    """Whether it is come to in those turns of a loop that are the rank's: ``if turn % size == rank``."""
+    _, compared, tree = _turns_around(site)
+    equal = [each for each in compared if all(isinstance(sign, ast.Eq) for sign in each.ops)]
+    plain = [each for each in equal if not any(isinstance(part, ast.Tuple) for part in ast.walk(each))]
+    return tree is not None and any(asks_for_the_rank(each, tree) for each in plain)
+
+
+def _turns_around(site: Site) -> tuple[list[ast.For], list[ast.Compare], ast.Module | None]:
+    """The loops around it, what the conditions around it compare with their turns, and the file."""
     function, tree = function_around(site), tree_of(site.file)
     if function is None or tree is None:
-        return False
+        return [], [], None
     path = path_to(function, site.line)
     loops = [node for node, part in path if isinstance(node, ast.For) and part == "body"]
     turns = {name for loop in loops for name in names_in(loop.target)}
     tests = [each for node, _ in path if isinstance(node, ast.If) for each in ast.walk(node.test)]
     compared = [each for each in tests if isinstance(each, ast.Compare) and not turns.isdisjoint(names_in(each))]
-    of_turns = [each for each in compared if not any(isinstance(part, ast.Tuple) for part in ast.walk(each))]
-    return any(asks_for_the_rank(each, tree) for each in (*(loop.iter for loop in loops), *of_turns))
+    return loops, compared, tree
 
 
 def _is_at(view: LedgerView) -> tuple[Site | None, Site | None]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations, pairwise
 
 from rankdrill.diagnosis.calls.common_caller import come_round, from_one_function, in_any_loop
-from rankdrill.diagnosis.calls.conditions import goes_as_far_as_the_rank_says, may_be_left_out
+from rankdrill.diagnosis.calls.conditions import goes_as_far_as_the_rank_says, may_be_left_out, takes_turns_by_rank
 from rankdrill.diagnosis.calls.loops import is_in_a_loop
 from rankdrill.diagnosis.calls.source import lines_behind
 from rankdrill.diagnosis.calls.told import leaves_as_it_is_told
@@ -58,7 +58,7 @@ def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd
     if counts == {end.number + 1}:
         if may_be_for_another(end, left_over, traffic) or _is_one_of_two(end, decided, traffic):
             return (end.rank, end.peer)
-        if len(decided) == 1 and any(site and goes_as_far_as_the_rank_says(site) for site in traffic.sites_met(end)):
+        if any(site is not None and takes_turns_by_rank(site) for site in traffic.sites_met(end)):
             return (end.rank, end.peer)
         # What its peer has taken before it takes from there.
         start = _handed_on_from(end, traffic) if not traffic.met(end.stream) else None
@@ -70,7 +70,7 @@ def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd
     between_two = all({stream.source, stream.target} == {end.rank, end.peer} for stream in decided)
     if (between_two and _begins_a_round(end, traffic)) or not any(_goes_round(each, end, traffic) for each in decided):
         return end.rank, end.peer
-    if len(decided) == 1 and end.site is not None and goes_as_far_as_the_rank_says(end.site):
+    if end.site is not None and takes_turns_by_rank(end.site):
         return end.rank, end.peer
     return (end.rank,)
 
