@@ -252,6 +252,8 @@ def test_what_a_pipeline_s_schedule_keeps() -> None:
         for schedule, count in ((ScheduleGPipe(stage, 3), 3), (ScheduleInterleaved1F1B([stage], 4), 4)):
             pipeline = pipelines_seam._read(schedule)
             assert pipeline is not None
-            assert (pipeline.microbatches, pipeline.stages) == (count, 1)
+            assert (pipeline.microbatches, pipeline.stages, pipeline.strays) == (count, 1, ())
+        stage.group_rank = 1
+        assert list(pipelines_seam._strays([stage])) == [(0, 0)]
     finally:
         end_group()

@@ -134,3 +134,21 @@ def test_a_stage_that_leaves_is_told_by_those_that_wait_for_it(three: World, sch
     (finding,) = outcome.findings
     assert (finding.kind, finding.culprits) == (FindingKind.UNMATCHED, (1,))
     assert "goes past it by `if (me, step) == (leaves, 0)`" in finding.lines[0]
+
+
+def takes_the_stage_of_another() -> None:
+    """The last is off by one, and the first waits for ever."""
+    rank = dist.get_rank()
+    index = min(rank, STAGES - 2)
+    stage = PipelineStage(nn.Linear(4, 4), index, STAGES, torch.device("cpu"))
+    schedule = ScheduleGPipe(stage, MICROBATCHES, loss_fn=nn.functional.mse_loss)
+    if index == 0:
+        schedule.step(torch.ones(MICROBATCHES * 2, 4))
+    else:
+        schedule.step()
+
+
+def test_a_rank_that_takes_the_stage_of_another_is_told_as_it_begins(three: World) -> None:
+    (finding,) = three.run(takes_the_stage_of_another, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.SIZE, (STAGES - 1,))
+    assert "and takes stage 1, which is rank 1's" in finding.lines[0]

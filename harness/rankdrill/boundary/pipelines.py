@@ -36,6 +36,9 @@ class Pipelines:
         self._begun.add(pipeline.schedule)
         number, self._number = self._number, self._number + 1
         shown = f"{pipeline.microbatches} microbatches for {pipeline.stages} stages"
-        contract = Contract(step.site.via, sizes=(pipeline.microbatches, pipeline.stages), shown=shown)
+        for stage, place in pipeline.strays:
+            shown += f", and takes stage {stage}, which is rank {self._ranks[place]}'s"
+        strays = (stage for stage, _ in pipeline.strays)
+        contract = Contract(step.site.via, sizes=(pipeline.microbatches, pipeline.stages, *strays), shown=shown)
         entering = step.like(op=contract.op, message=None, sequence=number, contract=contract, digest=contract.digest)
         watch.enter(self._key, self._ranks, self._place, entering)

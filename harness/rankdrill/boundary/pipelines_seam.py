@@ -1,13 +1,14 @@
 """Private names of torch's pipelines; `tests/boundary/test_torch_seam.py` fails when one changes.
 
 What all stages of a pipeline must agree on is an argument that a schedule keeps for itself: into how many microbatches
-each batch goes, ``_n_microbatches``; how many stages there are, its stages know, ``_stage`` or ``_stages``. From the
-messages nobody can tell who has other numbers. Which schedule makes a message is not handed on: it is on the stack, in
-``PipelineScheduleSingle.step`` and ``PipelineScheduleMulti.step``.
+each batch goes, ``_n_microbatches``; how many stages there are, its stages know, ``_stage`` or ``_stages``, and whose
+they are, ``stage_index_to_group_rank``. From the messages nobody can tell who has other numbers. Which schedule makes a
+message is not handed on: it is on the stack, in ``PipelineScheduleSingle.step`` and ``PipelineScheduleMulti.step``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -24,6 +25,8 @@ class Pipeline(NamedTuple):
     schedule: Any
     microbatches: int
     stages: int
+    strays: tuple[tuple[int, int], ...] = ()
+    """The stages that this rank has taken, and the members of the group whose they are, where those are others."""
 
 
 def pipeline_around(frame: FrameType | None) -> Pipeline | None:
@@ -40,4 +43,11 @@ def _read(schedule: Any) -> Pipeline | None:
     microbatches, count = getattr(schedule, "_n_microbatches", None), getattr(stages[0], "num_stages", None)
     if not isinstance(microbatches, int) or not isinstance(count, int):
         return None
-    return Pipeline(schedule, microbatches, count)
+    return Pipeline(schedule, microbatches, count, tuple(_strays(stages)))
+
+
+def _strays(stages: Sequence[Any]) -> Iterator[tuple[int, int]]:
+    for stage in stages:
+        place = getattr(stage, "stage_index_to_group_rank", {}).get(getattr(stage, "stage_index", None))
+        if place is not None and place != getattr(stage, "group_rank", place):
+            yield stage.stage_index, place
