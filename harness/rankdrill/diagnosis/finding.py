@@ -9,7 +9,7 @@ from enum import StrEnum
 from rankdrill.diagnosis.waits import name_ranks
 from rankdrill.step import NO_SEQUENCE, Site
 
-__all__ = ["NAME", "Finding", "FindingKind", "Side", "side_of"]
+__all__ = ["JOIN", "NAME", "Finding", "FindingKind", "Side", "side_of"]
 
 MOST_SITES = 3  # told of one side
 
@@ -49,6 +49,9 @@ _LEFT_OUT = frozenset({FindingKind.MISSING, FindingKind.UNMATCHED})
 
 NAME = "name"
 """The argument of a finding on groups that are called what they should not be: no majority decides that either."""
+
+JOIN = "Join"
+"""That of one on calls which `Join` does not make for ranks that have joined: all ranks have them in their program."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,12 @@ class Finding:
             yield f"{self.kind}: {self.step}"
             yield from map(str, self.sides)
             return
-        voted = self.kind not in _NOT_VOTED and self.argument != NAME and not self.culprits and len(self.sides) > 1
+        voted = (
+            self.kind not in _NOT_VOTED
+            and self.argument not in (NAME, JOIN)
+            and not self.culprits
+            and len(self.sides) > 1
+        )
         named = f"{self.kind}, nobody in the majority" if voted else str(self.kind)
         first, *others = self.sides
         told = f"{named}: {first}"

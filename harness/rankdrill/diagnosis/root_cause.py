@@ -12,6 +12,7 @@ from rankdrill.diagnosis.calls.crossed import crossed_groups
 from rankdrill.diagnosis.calls.early_to_a_group import early_to_a_group
 from rankdrill.diagnosis.calls.group_names import named_apart
 from rankdrill.diagnosis.calls.groups_left_out import group_left_out, makes_group
+from rankdrill.diagnosis.calls.joined import not_shadowed
 from rankdrill.diagnosis.calls.met_by_mistake import either_turned_round
 from rankdrill.diagnosis.calls.passed import kept_away
 from rankdrill.diagnosis.calls.siblings import miscounted_beside, sided_by_siblings
@@ -162,6 +163,8 @@ def _traced_back(noticed: Finding, waits: Mapping[int, Wait], views: Sequence[Le
         return race
     if noticed.number != NO_SEQUENCE and (beside := beside_torch(dict(enumerate(views)), noticed.group)) is not None:
         return beside
+    if (beside_join := not_shadowed(noticed, views)) is not None:
+        return finding_by_members(beside_join, views)
     found = wrong_group(waits, views, noticed) if noticed.number != NO_SEQUENCE else None
     if found is None or noticed.culprits not in ((), found.culprits):
         found = strayed(retold(sided_by_siblings(sided_with(noticed, waits, views), views), views), views)
