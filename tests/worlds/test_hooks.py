@@ -162,3 +162,44 @@ def test_a_round_of_a_loop_that_one_leaves_early_is_left_out_still(four: World) 
 
     (finding,) = four.run(body, deadline=DEADLINE_S).findings
     assert (finding.kind, finding.culprits) == (FindingKind.MISSING, (0,))
+
+
+def sums_up_each_gradient_by_a_hook() -> None:
+    """Without waiting: of a weight that one rank has frozen it brings the next one's."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
+    under_way: list[Any] = []
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+            lambda each: under_way.append(dist.all_reduce(each.grad, async_op=True))
+        )
+    for step in range(6):
+        if step == 3 and dist.get_rank() == 2:
+            model[2].weight.requires_grad_(False)
+        model(torch.ones(4, 8)).square().mean().backward()
+        for work in under_way:
+            work.wait()
+        under_way.clear()
+        model.zero_grad()
+    dist.barrier()
+
+
+def brings_a_wrong_size() -> None:
+    works = [
+        dist.all_reduce(torch.ones(count + (dist.get_rank() == 2 and count == 64)), async_op=True)
+        for count in (1, 8, 64, 8, 64)
+    ]
+    for work in works:
+        assert work is not None
+        work.wait()
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [(sums_up_each_gradient_by_a_hook, FindingKind.MISSING), (brings_a_wrong_size, FindingKind.SIZE)],
+)
+def test_of_many_that_nobody_waits_for_one_is_left_out_or_wrong(
+    four: World, body: Callable[[], None], kind: FindingKind
+) -> None:
+    (found,) = four.run(body, deadline=DEADLINE_S).findings
+    assert (found.kind, found.culprits) == (kind, (2,))

@@ -14,12 +14,13 @@ from rankdrill.diagnosis.calls.group_names import named_apart
 from rankdrill.diagnosis.calls.groups_left_out import group_left_out, makes_group
 from rankdrill.diagnosis.calls.joined import not_shadowed
 from rankdrill.diagnosis.calls.met_by_mistake import either_turned_round
+from rankdrill.diagnosis.calls.mismatched import retold, sided_with
 from rankdrill.diagnosis.calls.passed import kept_away
 from rankdrill.diagnosis.calls.siblings import miscounted_beside, sided_by_siblings
 from rankdrill.diagnosis.calls.split_alike import with_groups_alike
 from rankdrill.diagnosis.calls.torch_threads import beside_torch, met_by_chance
 from rankdrill.diagnosis.calls.turns import alone_at_a_turn, another_group_at_a_turn
-from rankdrill.diagnosis.calls.unmatched import left_behind, retold, sided_with
+from rankdrill.diagnosis.calls.unmatched import left_behind
 from rankdrill.diagnosis.calls.wrong_group import against_custom, made_elsewhere, strayed, wrong_group
 from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_circles_alike, in_every_circle
 from rankdrill.diagnosis.finding import Finding, FindingKind
