@@ -1,5 +1,6 @@
 """How a rank went past a call that it left out: by the one or two ways that its source leaves, told of no more."""
 
+import functools
 from collections.abc import Callable
 from contextlib import nullcontext
 
@@ -197,9 +198,37 @@ def by_an_error_that_one_of_two_handlers_caught() -> None:
     dist.barrier()
 
 
+@functools.cache
+def norm_of(table: str) -> float:
+    row = torch.ones(len(table))
+    dist.all_reduce(row)
+    return float(row.sum())
+
+
+def by_what_was_kept_of_a_call_before() -> None:
+    norm_of.cache_clear()
+    for table in ("item", "user", "item" if dist.get_rank() == ODD else "time"):
+        norm_of(table)
+    dist.barrier()
+
+
+def by_an_error_past_a_loop_over_a_model() -> None:
+    model = nn.Linear(2, 1)
+    for step in range(3 + dist.get_world_size() * 0):
+        try:
+            model(torch.ones(4, 3 if (dist.get_rank(), step) == (ODD, 1) else 2)).sum().backward()
+            for parameter in model.parameters():
+                dist.all_reduce(parameter.grad)
+        except RuntimeError:
+            continue
+    dist.barrier()
+
+
 @pytest.mark.parametrize(
     ("body", "told"),
     [
+        (by_what_was_kept_of_a_call_before, "goes past it by what `functools.cache` has kept, at"),
+        (by_an_error_past_a_loop_over_a_model, "goes past it by an error that `except RuntimeError` caught, at"),
         (by_an_if_around_it, "goes past it by `if dist.get_rank() != ODD`, at"),
         (by_a_return, "goes past it by `if not has_work`, at"),
         (by_a_continue_in_one_round, "goes past it by `if not len(batch)`, at"),

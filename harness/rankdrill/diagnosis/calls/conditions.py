@@ -36,6 +36,7 @@ from rankdrill.diagnosis.calls.ways import (
     holds,
     is_around,
     is_fixed,
+    kept_by,
     may_be_thrown_past,
     may_change,
     ways_at,
@@ -223,6 +224,7 @@ def _ways_past(
             ways, handlers = [way for way in ways if _asks_for_the_rank(way, tree)], []
         found += [(each, way) for way in sorted(ways, key=lambda way: -way.node.lineno)]
         found += [(each, Way(handler)) for handler in handlers]
+        found += [(each, Way(decorator)) for decorator in kept_by(function)]
         found += [(each, Way(statement)) for statement in yields_before(function, each.line)]
         if there is not None or by_rank:
             break
@@ -258,6 +260,8 @@ def _words(node: Node) -> str:
         return f"an error that `{shown}` caught"
     if isinstance(node, ast.Expr):
         return f"an error at `{shown}`"
+    if isinstance(node, ast.expr):
+        return f"what `{shown}` has kept"
     return f"`{shown}`" if isinstance(node, ast.If) else f"the end of `{shown}`"
 
 

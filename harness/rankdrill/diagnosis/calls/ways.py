@@ -42,11 +42,13 @@ _PLAIN = (
     ast.unaryop,
 )
 _KNOWN = (*STRAIGHT, *FUNCTIONS, *LOOPS, ast.If, ast.Try, ast.Module)
+_OF_MODELS = frozenset({"parameters", "named_parameters", "buffers", "modules", "named_modules", "children"})
+"""Methods that give what a model consists of: it is one model on all ranks."""
 _MESSAGES = frozenset({"send", "isend", "recv", "irecv"})
 _SWALLOWS = ("suppress(", "raises(")
 
 
-Node: TypeAlias = ast.If | ast.For | ast.AsyncFor | ast.While | ast.ExceptHandler | ast.Expr
+Node: TypeAlias = ast.If | ast.For | ast.AsyncFor | ast.While | ast.ExceptHandler | ast.Expr | ast.expr
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,13 @@ def ways_at(path: Path, line: int, *scopes: ast.AST) -> list[Way]:
     return found
 
 
+def kept_by(function: ast.AST) -> list[ast.expr]:
+    """The decorator that has a function called once for the same arguments: `functools.cache`, say."""
+    decorators = getattr(function, "decorator_list", ())
+    called = [each.func if isinstance(each, ast.Call) else each for each in decorators]
+    return [each for each in called if ast.unparse(each).endswith("cache")]
+
+
 def yields_before(function: ast.AST, line: int) -> list[ast.Expr]:
     """Of a context manager where it waits for its block before that `line`: what fails there leads past it, unless
     something in the function catches it.
@@ -94,6 +103,8 @@ def is_fixed(loop: ast.For | ast.AsyncFor | ast.While, *scopes: ast.AST) -> bool
     """Whether it has as many rounds on all ranks, if nothing leaves it: ``for step in range(100)``."""
     told = loop.test if isinstance(loop, ast.While) else loop.iter
     if isinstance(told, ast.Call):
+        if name_called(told) in _OF_MODELS:
+            return True
         return name_called(told) == "range" and all(is_same_on_all(each, *scopes) for each in told.args)
     if isinstance(told, ast.Tuple | ast.List):
         return not any(isinstance(each, ast.Starred) for each in told.elts)
@@ -116,7 +127,7 @@ def _leaving(node: ast.AST, leaves: tuple[type[ast.stmt], ...]) -> Iterator[Way]
 def is_around(way: Way, line: int, now: int) -> bool:
     """Whether the rank has come to `now` by the other way, which leads to `line`, too."""
     node = way.node
-    if isinstance(node, ast.ExceptHandler | ast.Expr):
+    if isinstance(node, ast.ExceptHandler | ast.Expr | ast.expr):
         return False
     return any(holds(block, now) and block is not way.taken for block in (node.body, node.orelse)) and (
         isinstance(node, ast.If) or holds(node.body, line)
