@@ -53,7 +53,25 @@ def keeps_them_in_a_list(rank: RankContext) -> list[float]:
     return kept
 
 
-@pytest.mark.parametrize("body", [folds_what_was_asked, keeps_them_in_a_list])
+def both_ways_round_a_ring(rank: RankContext) -> float:
+    """What is being sent meanwhile is in nobody's way."""
+    size, row = rank.world_size, torch.full((8,), float(rank.index))
+    right, left = (rank.index + 1) % size, (rank.index - 1) % size
+    sending = [dist.isend(row, right), dist.isend(row, left)]
+    one, other = torch.empty(8), torch.empty(8)
+    if rank.index == 0:
+        dist.recv(one)  # takes
+        dist.recv(other)  # takes
+    else:
+        dist.recv(one, left)
+        dist.recv(other, right)
+    for work in sending:
+        assert work is not None
+        work.wait()
+    return float((0.75 * one + 0.25 * other).sum())
+
+
+@pytest.mark.parametrize("body", [folds_what_was_asked, keeps_them_in_a_list, both_ways_round_a_ring])
 def test_what_comes_of_the_requests_is_a_matter_of_their_order(fresh: World, body: Body) -> None:
     (found,) = run(fresh, body, deadline=30).findings
     assert (found.kind, found.culprits) == (FindingKind.RACE, (0,))
@@ -126,6 +144,19 @@ def one_tells_the_next(rank: RankContext) -> list[float]:
     return kept
 
 
+def adds_both_up(rank: RankContext) -> float:
+    size, row = rank.world_size, torch.full((8,), float(rank.index))
+    right, left = (rank.index + 1) % size, (rank.index - 1) % size
+    sending = [dist.isend(row, right), dist.isend(row, left)]
+    one, other = torch.empty(8), torch.empty(8)
+    for taken in (one, other):
+        dist.recv(taken)
+    for work in sending:
+        assert work is not None
+        work.wait()
+    return float((one + other).sum())
+
+
 def by_who_asked(rank: RankContext) -> list[float]:
     if rank.index:
         asks(rank)
@@ -139,7 +170,7 @@ def by_who_asked(rank: RankContext) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    "body", [adds_them_up, hands_out_tickets, steps_by_whatever_comes, one_tells_the_next, by_who_asked]
+    "body", [adds_them_up, hands_out_tickets, steps_by_whatever_comes, one_tells_the_next, by_who_asked, adds_both_up]
 )
 def test_where_it_is_none_or_each_gets_another_answer_nothing_is_said(fresh: World, body: Body) -> None:
     outcome = run(fresh, body, deadline=30)

@@ -33,7 +33,7 @@ from rankdrill.boundary.shared_outputs import TAKING_APART, shared_output
 from rankdrill.boundary.work import NeverWaited, TrackedWork
 from rankdrill.ledger import ON_DEVICE, State, milliseconds
 from rankdrill.ledger.members import PARTLY_ON_DEVICE
-from rankdrill.step import ANYBODY, DEFAULT_GROUP, MESSAGES, NO_SEQUENCE, RECV, Kind, Step
+from rankdrill.step import ANYBODY, DEFAULT_GROUP, MESSAGES, NO_SEQUENCE, RECV, SEND, Kind, Step
 
 __all__ = ["DrilledGroup", "install_collectives"]
 
@@ -249,8 +249,10 @@ def _override(
             return function(*[named.pop(name) for name in names[: len(args)]], **named)
 
         step = step_of(self, op, bound)
-        if step.message is not None and step.message.peer == ANYBODY and boundary.undisturbed:
+        if step.message is not None and step.message.peer == ANYBODY and boundary.may_be_copied:
             boundary.orders.before()
+            if boundary.orders.in_copy and boundary.handles is not None:  # nobody is told of what a copy does
+                boundary.handles.rest()
         try:
             record, work = boundary.begin(step, bound, real)
         except BaseException:
@@ -260,7 +262,9 @@ def _override(
             boundary.mark(record, State.ENDED)
             return work
         arrived = _once_there(self, step, record, bound.get("tensors"))
-        tracked = TrackedWork(work, boundary, record, patience_of(self, bound), arrived, self.waits_at_the_end)
+        tracked = TrackedWork(
+            work, boundary, record, patience_of(self, bound), arrived, self.waits_at_the_end, sends=op == SEND
+        )
         if boundary.handles is not None and getattr(bound.get("opts"), "asyncOp", True) and handed_to_user():
             lose = partial(boundary.fail, record, NeverWaited()) if _delivered_by_handle(op, bound) else None
             tracked.handle = boundary.handles.hold_call(step, bound, self.place, tracked, lose)

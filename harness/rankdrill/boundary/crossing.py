@@ -17,7 +17,7 @@ from rankdrill.boundary.numbering import Tally
 from rankdrill.boundary.orders import Orders
 from rankdrill.boundary.updates import FILE_PAUSES_S, Updates
 from rankdrill.ledger import LedgerWriter, State
-from rankdrill.step import Kind, Step
+from rankdrill.step import SEND, Kind, Step
 
 if TYPE_CHECKING:
     from rankdrill.boundary.handles import Handles
@@ -122,6 +122,13 @@ class Boundary(Gate):
         """Whether a call made now, on this thread, is only written down and watched: nobody else is to be told."""
         under_way = self.handles is not None and self.handles.under_way
         return not self.interceptors and not under_way and sys.exception() is None
+
+    @property
+    def may_be_copied(self) -> bool:
+        """The same, but for what is being sent: whatever becomes of that, it changes nothing here."""
+        under_way = self.handles.under_way.copy().values() if self.handles is not None else ()
+        sending = all(handle.step.op == SEND for handle in under_way)
+        return not self.interceptors and sending and sys.exception() is None
 
     def abandon(self) -> None:
         """Be no boundary any more: what a child process does, forked by the rank, are not the rank's steps."""

@@ -35,9 +35,12 @@ class TrackedWork(dist.Work):
         patience: float,
         arrived: Callable[[int], None] | None = None,
         at_the_end: WaitsAtTheEnd | None = None,
+        *,
+        sends: bool = False,
     ) -> None:
         super().__init__()
         self.inner = inner
+        self._sends = sends  # what is sent changes nothing here, however long it takes
         self._at_the_end = at_the_end  # to be told when its future is asked for
         self._arrived = arrived  # to be told the sender of what was received, once it is known
         self._boundary = boundary
@@ -51,6 +54,8 @@ class TrackedWork(dist.Work):
         """Wait for the collective, `timeout` 0 meaning the group's own."""
         __tracebackhide__ = True  # so that pytest ends its traceback in the code under test
         self._settle()
+        if self._boundary.orders.in_copy and self._is_over_in_a_copy():
+            return True
         if not self._over:
             self._boundary.wait(self._record, self._patience_within(timeout))
         try:
@@ -61,6 +66,12 @@ class TrackedWork(dist.Work):
             raise
         self._boundary.mark(self._record, State.ENDED)
         return bool(done)
+
+    def _is_over_in_a_copy(self) -> bool:
+        """Of a call that its rank had issued before: what that brings besides nobody in a copy can know."""
+        if not self._sends and not self.inner.is_completed():
+            self._boundary.orders.leave()
+        return self._sends
 
     def wait_on(self, seconds: float, patience: float) -> bool:
         """Wait for `seconds` of the `patience` that the caller has; whether it is over, and not whether it is well."""

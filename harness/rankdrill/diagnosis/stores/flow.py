@@ -19,7 +19,7 @@ from rankdrill.step import Site
 
 __all__ = ["counts_up", "depends_on", "goes_by"]
 
-_MORE = (ast.Add, ast.Sub, ast.Mult)
+_MORE = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv)
 _CONDITIONS = (ast.If, ast.While, ast.IfExp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FILLING = frozenset({"append", "extend", "update"})  # with one argument: a store's own take two
