@@ -110,3 +110,23 @@ def test_a_stage_that_leaves_its_pipeline(three: World, body: Body, who: int) ->
 def test_of_two_stages_nobody_can_say(two: World) -> None:
     (found,) = run(two, the_last_stage_leaves_early, deadline=30).findings
     assert (found.kind, found.culprits) == (FindingKind.UNMATCHED, ())
+
+
+def waits_for_more_before_it_answers(rank: RankContext) -> None:
+    """Two messages in a row are no habit of three."""
+    row = torch.ones(3)
+    if rank.index == 0:
+        for step in range(4):
+            dist.send(row, dst=1)
+            if step:
+                dist.recv(row, src=1)
+    else:
+        for step in range(4):
+            dist.recv(row, src=0)
+            if step > 1:
+                dist.send(row, dst=0)
+
+
+def test_how_many_are_to_come_in_a_row_no_row_before_has_told(two: World) -> None:
+    (found,) = run(two, waits_for_more_before_it_answers, deadline=30).findings
+    assert (found.kind, found.culprits) == (FindingKind.DEADLOCK, ())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TypeAlias
 
 from rankdrill.diagnosis.messages.traffic import RECEIVING, SEND_CALLS, MessageEnd, Stream, Traffic
@@ -45,6 +46,9 @@ def _departure(end: MessageEnd, made: Sequence[MessageEnd]) -> Departure | None:
     followers = [past[place] for place, length in lengths.items() if length == longest]
     usual = followers[-1]
     if len({_act(each) for each in followers}) > 1 or _act(usual) == _act(end):
+        return None
+    in_a_row = sum(1 for _ in takewhile(lambda act: act == acts[-1], reversed(acts)))
+    if _act(usual) == acts[-1] and longest <= in_a_row:  # how many there are to be in a row, no row before has told
         return None
     return Departure(end, usual)
 
