@@ -32,9 +32,8 @@ class Settling:
         pids = {rank: handle.pid or 0 for rank, handle in running.items()}
         self._had = {rank: (seconds_run(pid), seconds_kept_waiting(pid)) for rank, pid in pids.items()}
 
-    def end(self, running: Mapping[int, RankHandle]) -> float:
-        """On the monotonic clock: now, where all that still run wait for ever, or had their time."""
-        now = time.monotonic()
+    def end(self, running: Mapping[int, RankHandle], now: float) -> float:
+        """On the monotonic clock: `now`, where all that still run wait for ever, or had their time."""
         if self._all_wait_for_ever(running):
             return now
         if now >= self._until and self._starved(running, now):

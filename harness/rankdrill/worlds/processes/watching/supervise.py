@@ -106,6 +106,8 @@ class Supervision:
             end = self._end_if_broken(now, end)
             if now >= end:
                 break
+            if self._broken:  # that some wait for ever is no news then
+                next_look = inf
             if now >= next_look:
                 self._times.look(self._running.values())
                 certain = self._certainty.hangs(self._running, now + PATIENCE_S if latest == inf else latest)
@@ -168,7 +170,7 @@ class Supervision:
         if noticed in self._running:
             return end
         self._settling = self._settling or Settling(self._positions, self._running)
-        return min(self._settling.end(self._running), self._latest)
+        return min(self._settling.end(self._running, now), self._latest)
 
     def _with_finding(self) -> dict[int, Ending]:
         if self._breaks is None:
