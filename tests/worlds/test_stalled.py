@@ -12,7 +12,7 @@ from rankdrill.diagnosis import FindingKind
 from rankdrill.worlds.context import RankContext
 from tests.worlds.test_stores import marks, run
 
-DEADLINE_S, EARLY_S = 60.0, 30.0
+DEADLINE_S, EARLY_S = 120.0, 80.0
 
 
 def drops_its_receive(rank: RankContext) -> None:

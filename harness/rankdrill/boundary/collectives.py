@@ -250,9 +250,7 @@ def _override(
 
         step = step_of(self, op, bound)
         if step.message is not None and step.message.peer == ANYBODY and boundary.may_be_copied:
-            boundary.orders.before()
-            if boundary.orders.in_copy and boundary.handles is not None:  # nobody is told of what a copy does
-                boundary.handles.rest()
+            _try_other_orders(boundary)
         try:
             record, work = boundary.begin(step, bound, real)
         except BaseException:
@@ -262,9 +260,8 @@ def _override(
             boundary.mark(record, State.ENDED)
             return work
         arrived = _once_there(self, step, record, bound.get("tensors"))
-        tracked = TrackedWork(
-            work, boundary, record, patience_of(self, bound), arrived, self.waits_at_the_end, sends=op == SEND
-        )
+        ends, sends = self.waits_at_the_end, op == SEND
+        tracked = TrackedWork(work, boundary, record, patience_of(self, bound), arrived, ends, sends=sends)
         if boundary.handles is not None and getattr(bound.get("opts"), "asyncOp", True) and handed_to_user():
             lose = partial(boundary.fail, record, NeverWaited()) if _delivered_by_handle(op, bound) else None
             tracked.handle = boundary.handles.hold_call(step, bound, self.place, tracked, lose)
@@ -280,6 +277,13 @@ def _override(
 for _method, (_op, _names) in METHODS.items():
     if hasattr(dist.ProcessGroup, _method):
         setattr(DrilledGroup, _method, method_of(_method, _op, _names, partial(_override, _method, _op, _names)))
+
+
+def _try_other_orders(boundary: Boundary) -> None:
+    """Before a receive from anybody. Returns in copies, too, of whose handles nobody is told."""
+    boundary.orders.before()
+    if boundary.orders.in_copy and boundary.handles is not None:
+        boundary.handles.rest()
 
 
 def _refuse_gaps(group: DrilledGroup, op: str, args: dict[str, Any]) -> None:

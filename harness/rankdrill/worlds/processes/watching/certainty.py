@@ -27,6 +27,7 @@ SPIN_S = 3.0
 """After which ranks that are in one call, and under a plan differ in what it moves, move nothing but gloo's thread."""
 OPEN_S = 1.0  # for which those that still run may show which of the others is at fault
 STALL_S = 2.0  # for which all may be in one collective, and none moves, before that is a hang
+STALL_MOVING_S = 12.0  # the same where some move all the time, as gloo's thread does that has half a message in hand
 ASK_AGAIN_S = 0.5  # after which a rank whose other thread may act is asked for its stacks once more
 MORE = 4  # times as long until it is asked again
 IDLE_SHARE = 0.1  # of the time between two looks; a rank that ran for less than this did nothing but wait
@@ -61,7 +62,7 @@ class Certainty:
         self._ran: dict[int, float] = {}
         self._looked = 0.0
         self._stalled: dict[int, int] = {}
-        self._stalled_since = 0.0
+        self._stalled_since = self._stalled_begun = 0.0
         self._sleepers = Sleepers(stacks)
         self._joining: frozenset[int] = frozenset()  # ranks that wait for those of their threads that wait for keys
         self.asleep: frozenset[int] = frozenset()
@@ -193,9 +194,12 @@ class Certainty:
             return False
         steps = {rank: record.index for rank, record in at.items() if record is not None}
         others = {rank: handle for rank, handle in running.items() if not positions[rank].gave_up}  # whose gloo spins
-        if self._moved(others) or steps != self._stalled:
-            self._stalled, self._stalled_since = steps, now
-        return now - self._stalled_since > STALL_S
+        if steps != self._stalled:
+            self._stalled, self._stalled_begun = steps, now
+            self._stalled_since = now
+        if self._moved(others):
+            self._stalled_since = now
+        return now - self._stalled_since > STALL_S or now - self._stalled_begun > STALL_MOVING_S
 
     def only_stopped(self, running: Mapping[int, RankHandle]) -> bool:
         """Whether nobody is left but ranks that the plan has stopped, and that none of the others had go on."""
