@@ -259,9 +259,8 @@ def _override(
         if work is None or isinstance(work, TrackedWork):
             boundary.mark(record, State.ENDED)
             return work
-        arrived = _once_there(self, step, record, bound.get("tensors"))
-        ends, sends = self.waits_at_the_end, op == SEND
-        tracked = TrackedWork(work, boundary, record, patience_of(self, bound), arrived, ends, sends=sends)
+        arrived, ends = _once_there(self, step, record, bound.get("tensors")), self.waits_at_the_end
+        tracked = TrackedWork(work, boundary, record, patience_of(self, bound), arrived, ends, sends=op == SEND)
         if boundary.handles is not None and getattr(bound.get("opts"), "asyncOp", True) and handed_to_user():
             lose = partial(boundary.fail, record, NeverWaited()) if _delivered_by_handle(op, bound) else None
             tracked.handle = boundary.handles.hold_call(step, bound, self.place, tracked, lose)
