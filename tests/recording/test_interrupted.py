@@ -111,11 +111,6 @@ def test_nobody_is_at_fault_in_a_job_that_was_well(handler: str, tmp_path: Path)
     assert explain_recording(tmp_path / "record").causes == ()
 
 
-def all_have_recorded(found: Explanation) -> bool:
-    """Whether somebody has seen the log of each, which a rank writes beside what it does."""
-    return all(place.doing != "recorded nothing" for place in found.places)
-
-
 def goes_alone(rank: int) -> None:
     for _ in range(5):
         dist.all_reduce(torch.ones(4))
@@ -128,7 +123,7 @@ def goes_alone(rank: int) -> None:
 def test_a_signal_to_one_alone_is_its_end(tmp_path: Path) -> None:
     """The others live on for long."""
     with job(goes_alone, 3, tmp_path / "record") as running:
-        found = explained(running.directory, lambda found: bool(found.causes) and all_have_recorded(found))
+        found = explained(running.directory, lambda found: bool(found.causes))
     (cause,) = found.causes
     assert (cause.finding.kind, cause.finding.culprits) == (FindingKind.LOST_RANK, (1,))
     assert "was sent a signal" in str(cause.finding)

@@ -100,9 +100,8 @@ def may_be_left_out(site: Site) -> bool:
     if function is None:
         return True
     path = path_to(function, site.line)
-    return may_be_thrown_past(path, None) or any(
-        isinstance(way.node, ast.If) for way in ways_at(path, site.line, function)
-    )
+    ways = ways_at(path, site.line, function)
+    return may_be_thrown_past(path, None) or any(isinstance(way.node, ast.If) for way in ways)
 
 
 def chooses_between(one: Site, other: Site) -> bool:
@@ -117,15 +116,12 @@ def chooses_between(one: Site, other: Site) -> bool:
     paths = [(path_to(function, site.line), site.line) for site in (one, other)]
     if any(may_be_thrown_past(path, None) for path, _ in paths):
         return False
-    asked = [
-        [way.node for way in ways_at(path, line, function, tree) if isinstance(way.node, ast.If)]
-        for path, line in paths
-    ]
+    ways = [ways_at(path, line, function, tree) for path, line in paths]
+    asked = [[way.node for way in each if isinstance(way.node, ast.If)] for each in ways]
     chain = max(asked, key=len)
     loops = [node for node, part in paths[0][0] if isinstance(node, ast.For | ast.AsyncFor | ast.While)]
-    if not all(is_fixed(loop, tree) for loop in loops) and not any(
-        asks_for_the_rank(each.test, tree) for each in chain
-    ):
+    fixed = all(is_fixed(loop, function, tree) for loop in loops)
+    if not fixed and not any(asks_for_the_rank(each.test, tree) for each in chain):
         return False
     linked = all(first.orelse == [then] for first, then in pairwise(chain))
     return linked and bool(chain[-1:] and chain[-1].orelse) and all(each == chain[: len(each)] != [] for each in asked)
@@ -224,7 +220,7 @@ def _ways_past(
             ways, handlers = [way for way in ways if _asks_for_the_rank(way, tree)], []
         found += [(each, way) for way in sorted(ways, key=lambda way: -way.node.lineno)]
         found += [(each, Way(handler)) for handler in handlers]
-        found += [(each, Way(decorator)) for decorator in kept_by(function)]
+        found += [(each, Way(decorator)) for decorator in (kept_by(function) if again else ())]
         found += [(each, Way(statement)) for statement in yields_before(function, each.line)]
         if there is not None or by_rank:
             break

@@ -23,10 +23,12 @@ __all__ = [
     "holds",
     "is_around",
     "is_fixed",
+    "kept_by",
     "may_be_thrown_past",
     "may_change",
     "ways_at",
     "would_have_shown",
+    "yields_before",
 ]
 
 _LEAVES = (ast.Return, ast.Continue, ast.Break)

@@ -14,7 +14,7 @@ from rankdrill.explain.collector import no_collector
 from rankdrill.explain.explanation import Explanation, Place, places_of
 from rankdrill.explain.recording.causes import causes_of, waits_of
 from rankdrill.explain.recording.evidence import Evidence, RankEvidence, evidence_of, with_stopped
-from rankdrill.explain.recording.reading import read_directory
+from rankdrill.explain.recording.reading import files_in, read_directory
 from rankdrill.explain.recording.runs import Run, chosen, told_apart
 from rankdrill.explain.recording.standing import How, Standing, standings_of, waiting_still
 from rankdrill.ledger.slots import Slots
@@ -66,9 +66,12 @@ def explain_recording(directory: str | Path, run: int | None = None) -> Explanat
 
 def look_into(directory: str | Path, number: int | None = None) -> Look:
     """The same, with what it rests on."""
-    run, others = chosen(_runs(directory), number)
     for _ in range(MOST_DOUBTS):
+        there = files_in(directory)
+        run, others = chosen(_runs(directory), number)
         look = look_at(run)
+        if files_in(directory) != there:  # who began to record meanwhile is no rank that recorded nothing
+            continue
         if not look.may_change:
             break
         time.sleep(DOUBT_S)

@@ -14,7 +14,7 @@ from rankdrill.host import boot_id, pid_namespace, started_at
 from rankdrill.ledger import UNKNOWN_RANK, LedgerReader
 from rankdrill.step import DEFAULT_GROUP
 
-__all__ = ["End", "GroupMade", "Recorded", "is_alive", "is_recording", "read_directory", "read_to_its_end"]
+__all__ = ["End", "GroupMade", "Recorded", "files_in", "is_alive", "is_recording", "read_directory", "read_to_its_end"]
 
 LEDGER, LOG = ".ledger", ".log"
 FORMAT, VERSION = "rankdrill record", 1
@@ -145,14 +145,18 @@ def is_recording(directory: str | Path) -> bool:
     return any(True for _ in place.glob(f"*{LEDGER}")) or any(_is_log(path) for path in place.glob(f"*{LOG}"))
 
 
-def read_directory(directory: str | Path) -> list[Recorded]:
-    """What each process left in `directory`; raises `UsageError` where that is none."""
-    place = Path(directory)
+def files_in(directory: str | Path) -> frozenset[Path]:
+    """The ledgers and logs that are there now; raises `UsageError` where that is no directory."""
     try:
-        names = {path.stem for path in place.iterdir() if path.suffix in (LEDGER, LOG)}
+        return frozenset(path for path in Path(directory).iterdir() if path.suffix in (LEDGER, LOG))
     except OSError as error:
         raise UsageError(f"{directory} cannot be read: {error.strerror}") from error
-    return [_read(place, name) for name in sorted(names)[:MOST_FILES]]
+
+
+def read_directory(directory: str | Path) -> list[Recorded]:
+    """What each process left in `directory`; raises `UsageError` where that is none."""
+    names = sorted({path.stem for path in files_in(directory)})
+    return [_read(Path(directory), name) for name in names[:MOST_FILES]]
 
 
 def read_to_its_end(one: Recorded) -> Recorded:
