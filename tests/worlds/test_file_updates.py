@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -29,9 +29,18 @@ def begin(directory: Path) -> Path:
     return path
 
 
+def all_have_read(directory: Path, ranks: Collection[int] = range(4)) -> None:
+    """Go on when `ranks` have: none may have written before another has read, however busy the machine is."""
+    if dist.get_rank() in ranks:
+        (directory / f"rank {dist.get_rank()} has read").touch()
+    while len(list(directory.glob("rank * has read"))) < len(ranks):
+        time.sleep(0.001)
+
+
 def all_add_themselves(directory: Path) -> None:
     path = begin(directory)
     entries = json.loads(path.read_text())
+    all_have_read(directory)
     entries[str(dist.get_rank())] = 1
     path.write_text(json.dumps(entries))  # writes
 
@@ -39,6 +48,7 @@ def all_add_themselves(directory: Path) -> None:
 def by_putting_another_in_its_place(directory: Path) -> None:
     path = begin(directory)
     entries = json.loads(path.read_text())
+    all_have_read(directory)
     draft = directory / f"draft {dist.get_rank()}"
     draft.write_text(json.dumps({**entries, str(dist.get_rank()): 1}))
     os.replace(draft, path)  # writes
@@ -49,6 +59,7 @@ def by_descriptors(directory: Path) -> None:
     fd = os.open(path, os.O_RDONLY)
     entries = json.loads(os.read(fd, 100))
     os.close(fd)
+    all_have_read(directory)
     fd = os.open(path, os.O_WRONLY | os.O_TRUNC)  # writes
     os.write(fd, json.dumps({**entries, str(dist.get_rank()): 1}).encode())
     os.close(fd)
@@ -101,6 +112,7 @@ def under_locks_of_their_own(directory: Path) -> None:
     with (directory / f"manifest.lock{dist.get_rank()}").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         entries = json.loads(path.read_text())
+        all_have_read(directory)
         path.write_text(json.dumps({"count": entries.get("count", 0) + 1}))  # writes
 
 
@@ -119,6 +131,7 @@ def one_without_the_lock(directory: Path) -> None:
         if dist.get_rank() != 2:
             fcntl.flock(lock, fcntl.LOCK_EX)
         entries = json.loads(path.read_text())
+        all_have_read(directory, ranks=[2])
         time.sleep(0.3 if dist.get_rank() == 2 else 0.0)
         path.write_text(json.dumps({**entries, str(dist.get_rank()): 1}))  # writes
         fcntl.flock(lock, fcntl.LOCK_UN)
@@ -160,6 +173,7 @@ def whose_turn_it_is_writes_all(directory: Path) -> None:
 def all_write_the_same(directory: Path) -> None:
     path = begin(directory)
     entries = json.loads(path.read_text())
+    all_have_read(directory)
     path.write_text(json.dumps({**entries, "ranks": dist.get_world_size()}))
 
 
@@ -181,6 +195,7 @@ def added_at_the_end(directory: Path) -> None:
 def by_the_first_alone(directory: Path) -> None:
     path = begin(directory)
     entries = json.loads(path.read_text())
+    all_have_read(directory)
     if dist.get_rank() == 0:
         path.write_text(json.dumps({**entries, "ranks": dist.get_world_size()}))
 
@@ -241,6 +256,7 @@ def all_write_the_same_and_hold_something_of_their_own(directory: Path) -> None:
     with (directory / f"cache {dist.get_rank()}").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         entries = json.loads(path.read_text())
+        all_have_read(directory)
         path.write_text(json.dumps({**entries, "ranks": dist.get_world_size()}))
 
 

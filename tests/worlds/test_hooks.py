@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -164,7 +165,7 @@ def test_a_round_of_a_loop_that_one_leaves_early_is_left_out_still(four: World) 
     assert (finding.kind, finding.culprits) == (FindingKind.MISSING, (0,))
 
 
-def sums_up_each_gradient_by_a_hook() -> None:
+def sums_up_each_gradient_by_a_hook(late: Sequence[int] = ()) -> None:
     """Without waiting: of a weight that one rank has frozen it brings the next one's."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
@@ -176,12 +177,19 @@ def sums_up_each_gradient_by_a_hook() -> None:
     for step in range(6):
         if step == 3 and dist.get_rank() == 2:
             model[2].weight.requires_grad_(False)
+        if step == 3 and dist.get_rank() in late:
+            time.sleep(0.3)
         model(torch.ones(4, 8)).square().mean().backward()
         for work in under_way:
             work.wait()
         under_way.clear()
         model.zero_grad()
     dist.barrier()
+
+
+def sums_up_before_any_other_does() -> None:
+    """The others are refused where it showed, and never come to the next one: only the rounds before tell which."""
+    sums_up_each_gradient_by_a_hook(late=(0, 1, 3))
 
 
 def brings_a_wrong_size() -> None:
@@ -196,7 +204,11 @@ def brings_a_wrong_size() -> None:
 
 @pytest.mark.parametrize(
     ("body", "kind"),
-    [(sums_up_each_gradient_by_a_hook, FindingKind.MISSING), (brings_a_wrong_size, FindingKind.SIZE)],
+    [
+        (sums_up_each_gradient_by_a_hook, FindingKind.MISSING),
+        (sums_up_before_any_other_does, FindingKind.MISSING),
+        (brings_a_wrong_size, FindingKind.SIZE),
+    ],
 )
 def test_of_many_that_nobody_waits_for_one_is_left_out_or_wrong(
     four: World, body: Callable[[], None], kind: FindingKind

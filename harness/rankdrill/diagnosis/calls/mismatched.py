@@ -36,7 +36,8 @@ from rankdrill.step import NO_SEQUENCE, Site, Step
 
 __all__ = ["retold", "sided_with"]
 
-MOST_COMPARED = 8  # culprits whose sequences are looked at
+MOST_COMPARED = 8  # ranks of a side whose sequences are looked at
+LONGEST_ROUND = 64  # calls by which a round is told from another
 
 
 def sided_with(finding: Finding, waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding:
@@ -116,15 +117,36 @@ def _brings_the_next(finding: Finding, views: Sequence[LedgerView]) -> tuple[tup
     """
     if finding.kind not in (FindingKind.SIZE, FindingKind.DATATYPE) or not finding.culprits:
         return None
-    theirs = calls_on(finding.group, views[finding.sides[-1].ranks[0]])
-    due, following = theirs.get(finding.number), theirs.get(finding.number + 1)
+    theirs = [calls_on(finding.group, views[rank]) for rank in finding.sides[-1].ranks[:MOST_COMPARED]]
+    furthest = max(theirs, key=lambda calls: max(calls, default=NO_SEQUENCE))
+    due, following = furthest.get(finding.number), _comes_next(finding.number, furthest)
     if due is None or following is None:
         return None
     brought = [calls_on(finding.group, views[rank]).get(finding.number) for rank in finding.culprits]
-    next_one = (following.op, following.digest, following.site)
-    if any(mine is None or (mine.op, mine.digest, mine.site) != next_one for mine in brought):
+    if any(mine is None or _alike(mine) != _alike(following) for mine in brought):
         return None
     return finding.culprits, Parting(FindingKind.MISSING, due)
+
+
+def _comes_next(number: int, calls: Mapping[int, Step]) -> Step | None:
+    """What is called after call `number`: the run may have ended before it was, but not so in the round before."""
+    if number + 1 in calls or number not in calls:
+        return calls.get(number + 1)
+    alike = {at: led for at in range(min(calls), number) if (led := _led_there_alike(at, number, calls))}
+    before = max(alike, key=lambda at: (alike[at], at), default=None)
+    return calls.get(before + 1) if before is not None else None
+
+
+def _led_there_alike(one: int, other: int, calls: Mapping[int, Step]) -> int:
+    """How many calls up to those two are the same, at most a round's."""
+    before = range(LONGEST_ROUND)
+    apart = (k for k in before if one - k not in calls or _alike(calls[one - k]) != _alike(calls.get(other - k)))
+    return next(apart, LONGEST_ROUND)
+
+
+def _alike(call: Step | None) -> tuple[str, int, Site | None] | None:
+    """By which it is the same call, of another round or rank."""
+    return (call.op, call.digest, call.site) if call is not None else None
 
 
 def _comes_by_without_fail(finding: Finding, parted: Parting) -> bool:
