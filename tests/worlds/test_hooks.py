@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
