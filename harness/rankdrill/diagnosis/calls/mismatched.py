@@ -144,9 +144,9 @@ def _led_there_alike(one: int, other: int, calls: Mapping[int, Step]) -> int:
     return next(apart, LONGEST_ROUND)
 
 
-def _alike(call: Step | None) -> tuple[str, int, Site | None] | None:
-    """By which it is the same call, of another round or rank."""
-    return (call.op, call.digest, call.site) if call is not None else None
+def _alike(call: Step | None) -> tuple[str, str, int, Site | None] | None:
+    """By which it is the same call, of another round or rank; sizes that may differ are in the fingerprint alone."""
+    return (call.op, call.fingerprint, call.digest, call.site) if call is not None else None
 
 
 def _comes_by_without_fail(finding: Finding, parted: Parting) -> bool:
