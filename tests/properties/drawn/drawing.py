@@ -7,8 +7,22 @@ from dataclasses import dataclass, replace
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from tests.properties.drawn.mistakes import LOSSES, How, Mistake
-from tests.properties.drawn.programs import HELD, OPS, ROOTED, Call, Family, Loop, Message, Place, Program, Statement
+from tests.properties.drawn.mistakes import LOSSES, OF_KEYS, How, Mistake
+from tests.properties.drawn.programs import (
+    HELD,
+    OPS,
+    ROOTED,
+    Call,
+    Collect,
+    Exchange,
+    Family,
+    Key,
+    Loop,
+    Message,
+    Place,
+    Program,
+    Statement,
+)
 from tests.properties.drawn.settling import REDUCING, SHAPED, comes_right
 
 __all__ = ["Drawn", "drawn_programs"]
@@ -75,8 +89,21 @@ def _messages(draw: st.DrawFn, ranks: int) -> Message:
     return Message(source, target, draw(st.integers(0, 2)), draw(st.sampled_from(SIZES)), draw(st.booleans()))
 
 
+@st.composite
+def _keys(draw: st.DrawFn, ranks: int) -> Key:
+    source, *others = draw(st.permutations(range(ranks)))
+    return Key(source, tuple(sorted(others[: draw(st.integers(1, len(others)))])))
+
+
+@st.composite
+def _collected(draw: st.DrawFn, ranks: int) -> Collect:
+    return Collect(draw(st.integers(0, ranks - 1)), draw(st.sampled_from(SIZES)))
+
+
 def _statements(ranks: int, families: tuple[Family, ...]) -> st.SearchStrategy[Statement]:
-    return st.one_of(_calls(families), _calls(families), _calls(families), _messages(ranks))
+    calls = (_calls(families),) * 4
+    few = (_collected(ranks),) if ranks > 2 else ()  # of two nobody but the other one can send
+    return st.one_of(*calls, _messages(ranks), _keys(ranks), st.builds(Exchange), *few)
 
 
 @st.composite
@@ -94,7 +121,7 @@ def _mistakes(draw: st.DrawFn, program: Program, how: How) -> Mistake:
     assume(places)
     place = draw(st.sampled_from(places))
     statement = program.at(place)
-    ranks = [rank for rank in range(program.ranks) if how is How.EXTRA or program.concerns(statement, rank)]
+    ranks = [rank for rank in range(program.ranks) if _may_be_whose(rank, program, how, statement)]
     if how is How.SWAP:
         ranks = [rank for rank in ranks if program.concerns(program.at(program.behind(place)), rank)]
     rank = draw(st.sampled_from(ranks))
@@ -103,14 +130,34 @@ def _mistakes(draw: st.DrawFn, program: Program, how: How) -> Mistake:
     return Mistake(how, rank, place, number, other, draw(st.booleans()))
 
 
+def _may_be_whose(rank: int, program: Program, how: How, statement: Statement) -> bool:
+    """Whether `rank` can make such a mistake there."""
+    match statement:
+        case _ if how is How.EXTRA:
+            return True
+        case Key(source=source) if how is How.UNSET:
+            return rank == source
+        case Collect(root=root) if how not in LOSSES:
+            return (rank == root) is (how is How.ARRIVAL)
+        case _:
+            return program.concerns(statement, rank)
+
+
 def _may_strike(program: Program, how: How, place: Place) -> bool:
     statement = program.at(place)
-    if how in LOSSES or how is How.EXTRA:
-        return True
-    if isinstance(statement, Message):
-        return how in (How.PEER, How.TAG, How.UNSENT)
+    match statement:
+        case _ if how in LOSSES or how is How.EXTRA:
+            return True
+        case Message():
+            return how in (How.PEER, How.TAG, How.UNSENT)
+        case Key():
+            return how in (How.UNSET, How.NAME)
+        case Exchange():
+            return how in OF_KEYS
+        case Collect():
+            return how in (How.UNSENT, How.TAG, How.ARRIVAL)
     match how:
-        case How.PEER | How.TAG | How.UNSENT:
+        case How.PEER | How.TAG | How.UNSENT | How.ARRIVAL | How.UNSET | How.NAME | How.TURNED:
             return False
         case How.REDUCE_OP:
             return statement.op in REDUCING
@@ -143,6 +190,8 @@ def _otherwise(draw: st.DrawFn, program: Program, how: How, statement: Statement
         return replace(draw(_calls(program.families)), family=draw(st.sampled_from(mine)), held=False)
     if isinstance(statement, Message):
         return draw(_another_message(program, how, statement, rank))
+    if not isinstance(statement, Call):
+        return None
     match how:
         case How.OP:
             ops = [op for op in (HELD if statement.held else OPS) if op != statement.op]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tests.properties.drawn.programs import Call, Message, Place, Program
+from tests.properties.drawn.programs import Place, Program, Statement
 
-__all__ = ["LOSSES", "OF_MESSAGES", "OTHERS", "How", "Mistake"]
+__all__ = ["LOSSES", "OF_KEYS", "OF_MESSAGES", "OTHERS", "How", "Mistake"]
 
 
 class How(StrEnum):
@@ -25,6 +25,10 @@ class How(StrEnum):
     PEER = "another peer"
     TAG = "another tag"
     UNSENT = "a message left out"
+    ARRIVAL = "messages kept in the order in which they come"
+    UNSET = "a key that is not set"
+    NAME = "another name of a key"
+    TURNED = "its neighbour's key in place of its own"
     RAISE = "an exception"
     KILL = "a kill"
     RETURN = "an early return"
@@ -36,6 +40,7 @@ OTHERS = frozenset({How.OP, How.REDUCE_OP, How.ROOT, How.DTYPE, How.SIZE, How.GR
 """Something else is done in place of the statement."""
 OF_MESSAGES = frozenset({How.PEER, How.TAG, How.UNSENT})
 """Made at one end of a message: the other end is as likely to be wrong."""
+OF_KEYS = frozenset({How.UNSET, How.NAME, How.TURNED})
 LOSSES = frozenset({How.RAISE, How.KILL, How.RETURN})
 """The rank ends before it comes to the statement."""
 
@@ -52,7 +57,7 @@ class Mistake:
     rank: int
     place: Place
     round: int = 0
-    other: Call | Message | None = None
+    other: Statement | None = None
     apart: bool = True
 
     def strikes(self, program: Program, place: Place, number: int, rank: int) -> bool:

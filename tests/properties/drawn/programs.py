@@ -11,7 +11,23 @@ from dataclasses import dataclass
 
 from tests.torch_can import Can, can
 
-__all__ = ["HELD", "OPS", "ROOTED", "Call", "Family", "Loop", "Message", "Place", "Program", "Statement", "Visit"]
+__all__ = [
+    "COLLECTED",
+    "HELD",
+    "OPS",
+    "ROOTED",
+    "Call",
+    "Collect",
+    "Exchange",
+    "Family",
+    "Key",
+    "Loop",
+    "Message",
+    "Place",
+    "Program",
+    "Statement",
+    "Visit",
+]
 
 _EVERY = (
     "all_reduce", "broadcast", "all_gather", "reduce", "gather", "scatter", "all_to_all_single", "reduce_scatter",
@@ -73,14 +89,37 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Key:
+    """One rank sets a key, of this place and round, and others get it."""
+
+    source: int
+    targets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Each rank sets a key of its own, and gets those of all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """Each rank sends one message to the root, which takes them from anybody, under a tag of this place and round."""
+
+    root: int
+    size: int = 4
+
+
+COLLECTED = 100
+"""The first of the tags of what is collected: no other message has such."""
+Statement = Call | Message | Key | Exchange | Collect
+
+
+@dataclass(frozen=True, slots=True)
 class Loop:
     """What is done again and again."""
 
     rounds: int
-    body: tuple[Call | Message, ...]
-
-
-Statement = Call | Message
+    body: tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +173,12 @@ class Program:
 
     def concerns(self, statement: Statement, rank: int) -> bool:
         """Whether `rank` takes part."""
-        if isinstance(statement, Message):
-            return rank in (statement.source, statement.target)
-        return rank in self.families[statement.family].members
+        match statement:
+            case Message(source=source, target=target):
+                return rank in (source, target)
+            case Key(source=source, targets=targets):
+                return rank == source or rank in targets
+            case Call(family=family):
+                return rank in self.families[family].members
+            case _:
+                return True

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore
 
 from rankdrill import World
+from rankdrill.worlds.context import RankContext
+from rankdrill.worlds.job import Job
 from tests.catalogue.drilling import read
 from tests.catalogue.scoring import Verdict
 from tests.properties.drawn.drawing import Drawn
@@ -84,7 +86,8 @@ class Worlds:
         truth = truth_of(drawn.program, drawn.mistake, text)
         world = self._world(drawn.program.ranks)
         world.run(_nothing).unwrap()
-        outcome = world.run(_play, str(file), deadline=DEADLINE_S if truth is not None else PATIENCE_S)
+        job = Job(_play, (str(file),), with_context=True)
+        outcome = world.run_job(job, deadline=DEADLINE_S if truth is not None else PATIENCE_S)
         return Told(drawn, text.source, read(outcome, str(file)), truth)
 
     def _world(self, ranks: int) -> World:
@@ -112,10 +115,12 @@ def _nothing() -> None:
     """For ranks that are to be up."""
 
 
-def _play(file: str) -> None:
+def _play(context: RankContext, file: str) -> object:
+    """On a rank: run the program of that file; what it returns is what comes of it."""
     spec = importlib.util.spec_from_file_location(Path(file).stem, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.program(dist.get_rank())
+    # Ranks that are kept keep their store, and what earlier programs have set in it.
+    return module.program(context.index, PrefixStore(Path(file).stem, context.store))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import dropwhile
 
-from tests.properties.drawn.mistakes import OF_MESSAGES, How, Mistake
-from tests.properties.drawn.programs import Call, Loop, Message, Program, Statement, Visit
+from tests.properties.drawn.mistakes import OF_KEYS, OF_MESSAGES, How, Mistake
+from tests.properties.drawn.programs import Call, Collect, Exchange, Key, Loop, Message, Program, Statement, Visit
 from tests.properties.drawn.settling import comes_right
 from tests.properties.drawn.writing import Written
 
@@ -60,6 +60,13 @@ def truth_of(program: Program, mistake: Mistake | None, text: Written) -> Truth 
         return None
     if comes_right(program, mistake, eager=False):
         return _leak(program, mistake, text)
+    if mistake.how is How.ARRIVAL:
+        return Truth(frozenset({"message race"}), mistake.rank, text.guilty)
+    if mistake.how in OF_KEYS:
+        return _of_keys(program, mistake, text)
+    if mistake.how in OF_MESSAGES and isinstance(program.at(mistake.place), Collect):
+        ends = frozenset({mistake.rank, program.at(mistake.place).root}) if program.ranks == 3 else frozenset()
+        return Truth(frozenset({"unmatched message"}), mistake.rank, frozenset() if ends else text.guilty, ends=ends)
     if mistake.how in OF_MESSAGES:
         shown = frozenset({"unmatched message", "deadlock", "size mismatch"})
         return Truth(shown, mistake.rank, frozenset(), ends=_ends(program, mistake))
@@ -90,6 +97,16 @@ def _leak(program: Program, mistake: Mistake, text: Written) -> Truth | None:
     return None
 
 
+def _of_keys(program: Program, mistake: Mistake, text: Written) -> Truth:
+    """Of a key that one sets and one gets, either may be wrong; where several do the same, the odd one is."""
+    statement = program.at(mistake.place)
+    concerned = frozenset(_group(program, statement, mistake.rank))
+    kinds = frozenset({"missing key"})
+    if len(concerned) == 2:
+        return Truth(kinds, mistake.rank, frozenset(), ends=concerned)
+    return Truth(kinds, mistake.rank, text.guilty)
+
+
 def _ends(program: Program, mistake: Mistake) -> frozenset[int]:
     """Whom the message that was meant concerns, and the one that was not."""
     messages = (program.at(mistake.place), mistake.other)
@@ -104,8 +121,10 @@ def _as_right(program: Program, mistake: Mistake, *, one_against_one: bool) -> s
             return {"missing call", "extra call"}  # what one leaves out is what the other does on top
         case How.EXTRA if _made_later(program, mistake):
             return {"deadlock"}  # it may as well be that call, and come too early
-        case How.RETURN if any(isinstance(each, Message) for each in _not_come_to(program, mistake)):
-            return {"unmatched message"}
+        case How.RETURN:
+            left = _not_come_to(program, mistake)
+            messages = {"unmatched message"} if any(isinstance(each, Message | Collect) for each in left) else set()
+            return messages | ({"missing key"} if any(isinstance(each, Key | Exchange) for each in left) else set())
         case How.SWAP:
             return _swapped(program, usual, program.at(program.behind(mistake.place)), mistake.rank)
         case How.GROUP:
@@ -179,14 +198,22 @@ def _visits_behind(program: Program, mistake: Mistake) -> list[Visit]:
 
 
 def _group(program: Program, statement: Statement, rank: int) -> tuple[int, ...]:
-    if isinstance(statement, Message):
-        return statement.source, statement.target
-    return program.families[statement.family].of(rank)
+    match statement:
+        case Message(source=source, target=target):
+            return source, target
+        case Key(source=source, targets=targets):
+            return source, *targets
+        case Call(family=family):
+            return program.families[family].of(rank)
+        case _:
+            return tuple(range(program.ranks))
 
 
 def _where(program: Program, statement: Statement, rank: int) -> tuple[object, ...]:
-    """The group, which may have the same members as another; or the ends of the message."""
-    number = (statement.family,) if isinstance(statement, Call) else ()
+    """The group, which may have the same members as another; or the ends of the message, or who has to do with a key."""
+    number = (statement.family if isinstance(statement, Call) else type(statement).__name__,)
+    if isinstance(statement, Message):
+        number = ()
     return (*number, *_group(program, statement, rank))
 
 

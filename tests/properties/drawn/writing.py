@@ -6,8 +6,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from tests.properties.drawn.keys_and_collected import lines_of
 from tests.properties.drawn.mistakes import LOSSES, OTHERS, How, Mistake
-from tests.properties.drawn.programs import Call, Family, Loop, Message, Place, Program, Statement
+from tests.properties.drawn.programs import (
+    Call,
+    Collect,
+    Exchange,
+    Family,
+    Key,
+    Loop,
+    Message,
+    Place,
+    Program,
+    Statement,
+)
 
 __all__ = ["Written", "written"]
 
@@ -18,12 +30,12 @@ import torch
 import torch.distributed as dist
 
 
-def program(index):""".splitlines()
+def program(rank, store):""".splitlines()
 _INDENT = "    "
 _LOSS = {
     How.RAISE: 'raise ValueError("no such sample")',
     How.KILL: "os.kill(os.getpid(), signal.SIGKILL)",
-    How.RETURN: "return",
+    How.RETURN: "return results",
 }
 
 
@@ -52,6 +64,7 @@ class _Writer:
     waits: list[tuple[str, str]] = field(default_factory=list)  # what is held: the name of it, and who holds it
 
     def write(self) -> Written:
+        self._say("results = []")
         for number, family in enumerate(self.program.families):
             self._family(number, family)
         for top, statement in enumerate(self.program.block):
@@ -61,6 +74,7 @@ class _Writer:
             else:
                 following = top + 1 < len(self.program.block)
                 self._statement((top, 0), last=not following or isinstance(self.program.block[top + 1], Loop))
+        self._say("return results")
         return Written(
             "\n".join(self.out) + "\n",
             {place: frozenset(lines) for place, lines in self.lines.items()},
@@ -90,7 +104,7 @@ class _Writer:
         for name, part in zip(names, family.parts, strict=True):
             self._say(f"{name} = dist.new_group({list(part)})")
         choices = ", ".join(f"{rank}: {name}" for name, part in zip(names, family.parts, strict=True) for rank in part)
-        self._say(f"g{number} = {{{choices}}}.get(index)")
+        self._say(f"g{number} = {{{choices}}}.get(rank)")
 
     # ------------------------------------------------------------------------------------------- statements
 
@@ -120,13 +134,16 @@ class _Writer:
         if isinstance(statement, Message):
             self._message(place, statement, guilty=guilty)
             return
+        if isinstance(statement, Key | Exchange | Collect):
+            self._lines(place, statement, None)
+            return
         self._guarded(statement.family, lambda: self._call(place, statement, guilty=guilty))
         if statement.held:
             self.waits.append((f"work{place[0]}_{place[1]}", self._guard(statement.family)))
 
     def _guard(self, family: int) -> str:
         members = self.program.families[family].members
-        return "" if len(members) == self.program.ranks else f"if index in {members}:".replace(",)", ",)")
+        return "" if len(members) == self.program.ranks else f"if rank in {members}:".replace(",)", ",)")
 
     def _guarded(self, family: int, body: Callable[[], None]) -> None:
         guard = self._guard(family)
@@ -165,15 +182,27 @@ class _Writer:
         self.depth = before
 
     def _message(self, place: Place, message: Message, *, guilty: bool = False) -> None:
-        with self._below(f"if index == {message.source}:"):
+        with self._below(f"if rank == {message.source}:"):
             self._made(place, _send(message), guilty=guilty)
-        with self._below(f"if index == {message.target}:"):
+        with self._below(f"if rank == {message.target}:"):
             self._made(place, _receive(message), guilty=guilty)
+
+    def _lines(self, place: Place, statement: Key | Exchange | Collect, mistake: Mistake | None) -> None:
+        in_a_loop = isinstance(self.program.block[place[0]], Loop)
+        odd = self._odd(mistake) if mistake is not None else ""
+        outer = self.depth
+        for line in lines_of(statement, place, in_a_loop, self.program.ranks, mistake, odd):
+            self.depth = outer + line.deep
+            (self._made if line.made else self._noted)(place, line.text, guilty=line.guilty)
+        self.depth = outer
+
+    def _noted(self, place: Place, line: str, *, guilty: bool = False) -> None:
+        self._say(line, guilty=guilty)
 
     # ------------------------------------------------------------------------------------------- the mistake
 
     def _odd(self, mistake: Mistake) -> str:
-        rank = f"index == {mistake.rank}"
+        rank = f"rank == {mistake.rank}"
         return rank if self.program.rounds(mistake.place) == 1 else f"{rank} and step == {mistake.round}"
 
     def _with(self, mistake: Mistake, place: Place) -> None:
@@ -187,6 +216,8 @@ class _Writer:
             with self._below(f"if {self._odd(mistake)}:", guilty=True):
                 self._say(self._expression(mistake.other), guilty=True)
             self._plain(place, statement)
+        elif isinstance(statement, Key | Exchange | Collect):
+            self._lines(place, statement, mistake)
         elif isinstance(statement, Message):
             self._with_message(mistake, place, statement)
         elif mistake.how is How.LEAK:
@@ -266,7 +297,7 @@ class _Writer:
     def _with_message(self, mistake: Mistake, place: Place, message: Message) -> None:
         other = mistake.other
         for rank, say in ((message.source, _send), (message.target, _receive)):
-            with self._below(f"if index == {rank}:"):
+            with self._below(f"if rank == {rank}:"):
                 if rank != mistake.rank:
                     self._made(place, say(message))
                 elif isinstance(other, Message):
@@ -288,7 +319,7 @@ class _Writer:
         mine = buffer or one
         all_of = f"[{one} for _ in range({n})]"
         whole = f"{one}.repeat({n})"
-        at_root = f"{all_of} if index == {root} else None"
+        at_root = f"{all_of} if rank == {root} else None"
         reduce_op = f"op=dist.ReduceOp.{call.reduce_op}"
         arguments = {
             "all_reduce": f"{mine}, {reduce_op}",
@@ -301,9 +332,9 @@ class _Writer:
             "all_to_all_single": f"{whole}, {whole}",
             "reduce_scatter": f"{one}, {all_of}, {reduce_op}",
             "barrier": "",
-            "all_gather_object": f"[None] * {n}, index",
-            "broadcast_object_list": f"[index], src={root}",
-            "gather_object": f"index, [None] * {n} if index == {root} else None, dst={root}",
+            "all_gather_object": f"[None] * {n}, rank",
+            "broadcast_object_list": f"[rank], src={root}",
+            "gather_object": f"rank, [None] * {n} if rank == {root} else None, dst={root}",
         }[call.op]
         held = ", async_op=True" if buffer else ""
         return f"dist.{call.op}({arguments}{', ' if arguments else ''}group=g{call.family}{held})"
@@ -311,7 +342,7 @@ class _Writer:
 
 def _by_rank(values: dict[int, int]) -> str:
     """An expression for what may be another number on each rank."""
-    return str(next(iter(values.values()))) if len(set(values.values())) == 1 else f"{values}[index]"
+    return str(next(iter(values.values()))) if len(set(values.values())) == 1 else f"{values}[rank]"
 
 
 def _tensor(call: Call) -> str:

@@ -89,7 +89,9 @@ def _are_kept_away(past: Sequence[int], made: Mapping[int, Step]) -> bool:
     """Whether none of those that are `past` the call may come to it, by their rank, and all that have `made` it may."""
     sites = {call.site for call in made.values()}
     ranks = {*past, *made}
-    return all(site is not None and is_besides(site) and may_come(site, ranks) == made.keys() for site in sites)
+    return all(
+        site is not None and is_besides(site) and may_come(site, ranks, plain=True) == made.keys() for site in sites
+    )
 
 
 def _where_they_part(

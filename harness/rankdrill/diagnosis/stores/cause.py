@@ -126,7 +126,7 @@ def _may_set(key: str, lost: Mapping[int, Wait], views: Sequence[LedgerView], ca
         if turn_is_to_come(key, lost[rank], calls)
         or (
             site is not None
-            and sets_later(rank, site, key)
+            and sets_later(rank, site, key, calls.size)
             and set_before_its_turn_passed(key, lost[rank], views[rank]) is None
             and set_before_it_went_on(key, rank, lost, views) is None
             and not turn_is_over(key, lost[rank], calls)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rankdrill.diagnosis.calls.by_rank import let_through
+from rankdrill.diagnosis.calls.by_rank import Asked
 from rankdrill.diagnosis.calls.loops import is_in_a_loop
 from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.calls.tree import function_around, tree_of
@@ -42,7 +42,7 @@ def only_setter(key: str, sites: Iterable[Site], size: int) -> Setter | None:
     if len(found) != 1:
         return None
     code, call = found[0]
-    coming = _coming(code, call, codes, frozenset(range(size)), MOST_CALLERS)
+    coming = _coming(code, call, codes, frozenset(range(size)), size)
     pattern = pattern_of(call.args[0], tree_of(code.file))
     ranks = [rank for rank in coming if pattern is None or names_key(pattern, key, rank)]
     if len(ranks) != 1:
@@ -97,9 +97,11 @@ def _may_be(call: ast.Call, key: str, file: str) -> bool:
     return pattern is None or names_key(pattern, key)
 
 
-def _coming(code: Code, node: ast.AST, codes: Sequence[Code], ranks: frozenset[int], most: int) -> frozenset[int]:
+def _coming(
+    code: Code, node: ast.AST, codes: Sequence[Code], ranks: frozenset[int], size: int, most: int = MOST_CALLERS
+) -> frozenset[int]:
     """Those of `ranks` that can come to `node` in `code`, from wherever in `codes` that is spoken of."""
-    ranks = let_through(code.node.body, node, ranks)
+    ranks = Asked(size, tree_of(code.file), code.node).let_through(code.node.body, node, ranks)
     if not code.name or not most:
         return ranks
     spoken = [
@@ -113,7 +115,7 @@ def _coming(code: Code, node: ast.AST, codes: Sequence[Code], ranks: frozenset[i
         return ranks
     coming: frozenset[int] = frozenset()
     for other, use in spoken:
-        coming |= _coming(other, use, codes, ranks, most - 1)
+        coming |= _coming(other, use, codes, ranks, size, most - 1)
         if coming == ranks:
             break
     return coming

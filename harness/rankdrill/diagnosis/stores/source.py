@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from rankdrill.diagnosis.calls.loops import share_a_loop
+from rankdrill.diagnosis.calls.rank_values import Reading
 from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.calls.tree import LOOPS, calls_at, function_around, name_called, names_in, tree_of
 from rankdrill.diagnosis.stores.helpers import SETTING, handed_to, keys_set_by, setting_calls
@@ -19,12 +19,13 @@ from rankdrill.step import Site
 __all__ = ["asks_again", "is_set_there_by", "sets_later"]
 
 _CONDITIONS = (ast.If, ast.While, ast.IfExp)
-_RANK = re.compile(r"rank|index", re.IGNORECASE)
 
 
-def sets_later(rank: int, site: Site, key: str) -> bool:
-    """Whether `rank`, which is at `site`, may set `key` further on in that function, or in one that led there."""
-    return any(names_key(later.pattern, key, rank) and _is_for(rank, later.conditions) for later in _set_behind(site))
+def sets_later(rank: int, site: Site, key: str, size: int | None = None) -> bool:
+    """Whether `rank`, which is at `site`, may set `key` further on in that function, or in one that led there; `size`
+    is that of the world.
+    """
+    return any(names_key(later.pattern, key, rank) and _is_for(rank, later, size) for later in _set_behind(site))
 
 
 def is_set_there_by(site: Site | None, key: str, rank: int) -> bool:
@@ -44,9 +45,13 @@ def is_set_there_by(site: Site | None, key: str, rank: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """A call that sets keys of a pattern, under these conditions; of each, whether it is to hold."""
+    """A call that sets keys of a pattern, in that function of a file, under these conditions; of each, whether it is to
+    hold.
+    """
 
     pattern: str
+    tree: ast.Module
+    function: ast.AST
     conditions: tuple[tuple[ast.expr, bool], ...]
 
 
@@ -71,7 +76,7 @@ def _set_behind_in(site: Site) -> Iterator[_Setting]:
     for call, pattern in (*direct, *by_helpers):
         if pattern is not None and call.lineno != site.line and _comes(site, function, call):
             around = tuple((node.test, _in_body(node, call)) for node in _conditions_around(function, call))
-            yield _Setting(pattern, around)
+            yield _Setting(pattern, tree, function, around)
 
 
 def _pattern(given: ast.expr, function: ast.AST, site: Site) -> str | None:
@@ -93,15 +98,10 @@ def _is_bound_in(given: ast.expr, function: ast.AST) -> bool:
     return any(isinstance(node, ast.Name) and node.id in own for node in ast.walk(given))
 
 
-def _is_for(rank: int, conditions: Iterable[tuple[ast.expr, bool]]) -> bool:
-    """Whether none of the `conditions` keeps this rank away: those that compare a rank with a number are known."""
-    for test, wanted in conditions:
-        match test:
-            case ast.Compare(left=left, ops=[sign], comparators=[ast.Constant(value=int(who))]):
-                equal = {ast.Eq: who == rank, ast.NotEq: who != rank}.get(type(sign))
-                if equal is not None and _RANK.search(ast.unparse(left)) and wanted != equal:
-                    return False
-    return True
+def _is_for(rank: int, setting: _Setting, size: int | None) -> bool:
+    """Whether none of its conditions keeps this rank away, as far as the source says."""
+    on_it = Reading(rank, size, setting.tree, setting.function)
+    return all(on_it.holds(test) in (None, wanted) for test, wanted in setting.conditions)
 
 
 def _in_body(node: ast.If | ast.While | ast.IfExp, call: ast.Call) -> bool:
