@@ -102,18 +102,17 @@ def _either(odd: str, usual: str, at: _At, deep: int) -> Iterator[Line]:
 
 
 def _collected(collect: Collect, at: _At) -> Iterator[Line]:
-    """What came is put where its sender says, or, by mistake, where it was when it came."""
-    unordered = at.how is How.ARRIVAL
-    one = f"torch.full(({collect.size},), float(rank))"
+    """What came is put where its sender says; by mistake it is left in the order in which it came, each time or once."""
     yield Line(f"if rank == {collect.root}:")
-    yield Line("found = {}", 1)
-    yield Line(f"for number in range({at.ranks - 1}):", 1)
-    yield Line(f"buffer = torch.empty({collect.size})", 2)
-    yield Line(f"sender = dist.recv(buffer, tag={at.tag})", 2, made=True, guilty=unordered)
-    yield Line(f"found[number if {at.odd} else sender] = buffer" if unordered else "found[sender] = buffer", 2)
-    yield Line("results.append(torch.cat([found[each] for each in sorted(found)]))", 1)
+    if at.how is How.ARRIVAL:
+        yield from _in_any_order(collect, at)
+    else:
+        yield Line("found = {}", 1)
+        yield from _received(collect, at)
+        yield Line("found[sender] = buffer", 2)
+        yield Line("results.append(torch.cat([found[each] for each in sorted(found)]))", 1)
     yield Line("else:")
-    send = f"dist.send({one}, dst={collect.root}, tag={at.tag})"
+    send = f"dist.send(torch.full(({collect.size},), float(rank)), dst={collect.root}, tag={at.tag})"
     match at.how:
         case How.UNSENT:
             yield Line(f"if not ({at.odd}):", 1, guilty=True)
@@ -122,3 +121,23 @@ def _collected(collect: Collect, at: _At) -> Iterator[Line]:
             yield from _either(send.replace("tag=", "tag=50 + "), send, at, deep=1)
         case _:
             yield Line(send, 1, made=True)
+
+
+def _received(collect: Collect, at: _At) -> Iterator[Line]:
+    yield Line(f"for number in range({at.ranks - 1}):", 1)
+    yield Line(f"buffer = torch.empty({collect.size})", 2)
+    yield Line(f"sender = dist.recv(buffer, tag={at.tag})", 2, made=True, guilty=at.how is How.ARRIVAL)
+
+
+def _in_any_order(collect: Collect, at: _At) -> Iterator[Line]:
+    assert at.wrong is not None
+    if at.wrong.apart:
+        yield Line("found = {}", 1)
+        yield from _received(collect, at)
+        yield Line(f"found[number if {at.odd} else sender] = buffer", 2)
+        yield Line("results.append(torch.cat([found[each] for each in sorted(found)]))", 1)
+    else:
+        yield Line("found = []", 1)
+        yield from _received(collect, at)
+        yield Line("found.append(buffer)", 2)
+        yield Line("results.append(torch.cat(found))", 1)

@@ -46,7 +46,7 @@ class Truth:
     def names(self, ranks: frozenset[int], *, accuses: bool) -> bool:
         """Whether it is right that these `ranks` are accused, or called at odds."""
         if self.ends:
-            return bool(ranks) and ranks <= self.ends
+            return bool(ranks) and (ranks <= self.ends or (not accuses and self.ends <= ranks))
         return ranks == {self.culprit} or (ranks in self.between and not accuses)
 
     def spares(self, ranks: frozenset[int]) -> bool:
@@ -64,8 +64,8 @@ def truth_of(program: Program, mistake: Mistake | None, text: Written) -> Truth 
         return Truth(frozenset({"message race"}), mistake.rank, text.guilty)
     if mistake.how in OF_KEYS:
         return _of_keys(program, mistake, text)
-    if mistake.how in OF_MESSAGES and isinstance(program.at(mistake.place), Collect):
-        ends = frozenset({mistake.rank, program.at(mistake.place).root}) if program.ranks == 3 else frozenset()
+    if mistake.how in OF_MESSAGES and isinstance(collected := program.at(mistake.place), Collect):
+        ends = frozenset({mistake.rank, collected.root}) if program.ranks == 3 else frozenset()
         return Truth(frozenset({"unmatched message"}), mistake.rank, frozenset() if ends else text.guilty, ends=ends)
     if mistake.how in OF_MESSAGES:
         shown = frozenset({"unmatched message", "deadlock", "size mismatch"})
@@ -210,11 +210,9 @@ def _group(program: Program, statement: Statement, rank: int) -> tuple[int, ...]
 
 
 def _where(program: Program, statement: Statement, rank: int) -> tuple[object, ...]:
-    """The group, which may have the same members as another; or the ends of the message, or who has to do with a key."""
-    number = (statement.family if isinstance(statement, Call) else type(statement).__name__,)
-    if isinstance(statement, Message):
-        number = ()
-    return (*number, *_group(program, statement, rank))
+    """The group, which may have the same members as another; or whom the message, or the key, concerns."""
+    named = statement.family if isinstance(statement, Call) else type(statement).__name__
+    return named, *_group(program, statement, rank)
 
 
 def _at_odds(program: Program, mistake: Mistake) -> set[frozenset[int]]:
