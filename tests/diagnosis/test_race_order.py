@@ -71,8 +71,14 @@ def _step(does: str, peer: int, number: int) -> Step:
             return Step(Kind.COLLECTIVE, "recv", "default", "float32[4] peer=2", site=HERE, message=Message(peer, 0))
         case "barrier":
             return Step(Kind.COLLECTIVE, does, "default", sequence=number)
-        case "set" | "get":
-            return Step(Kind.STORE, does, "key")
+        case "set" | "get" | "check":
+            return Step(Kind.STORE, does, "key", digest=1)
+        case "set another":
+            return Step(Kind.STORE, "set", "another", digest=2)
+        case "multi_set":
+            return Step(Kind.STORE, does, "another", digest=2)
+        case "dumps" | "load":
+            return Step(Kind.OBJECT, does, "_io.BytesIO")
         case "make a group":
             return Step(Kind.GROUP, "new_group", "default", "ranks=1,2", sequence=number)
         case "group":
@@ -152,11 +158,35 @@ def test_what_else_others_may_see(find: Find, event: Event) -> None:
 
 
 def test_a_store_tells_who_looks(find: Find) -> None:
-    told, looked = whole(0, "set"), whole(2, "get")
+    told, looked = whole(1, "set"), whole(2, "get")
     assert find(*FIRST, *told, *SECOND, *TOOK) == (1, 2)
     assert find(*FIRST, *looked, *SECOND, *TOOK) == (1, 2)
     assert find(*told, *FIRST, *looked, *SECOND, *TOOK) == (1, 2)
     assert find(*FIRST, *told, *looked, *SECOND, *TOOK) is None
+
+
+def test_a_store_tells_what_those_have_heard_who_set_it(find: Find) -> None:
+    by_another, looked = whole(0, "set"), whole(2, "get")
+    assert find(*FIRST, *by_another, *looked, *SECOND, *TOOK) == (1, 2), "that one has heard of nothing"
+    took_first, took_second = whole(0, "take", 1), whole(0, "take", 2)
+    assert find(*FIRST, *took_first, *by_another, *looked, *SECOND, *took_second) is None
+    # Who has begun to receive may look whether it has come, without a step.
+    assert find((0, "take", 1), *FIRST, *by_another, *looked, (0, "end take", 1), *SECOND, *took_second) is None
+    assert find(*FIRST, *whole(1, "set another"), *looked, *SECOND, *TOOK) == (1, 2), "not by that key"
+    assert find(*FIRST, *whole(1, "set another"), *whole(2, "check"), *SECOND, *TOOK) is None, "whichever that was"
+    assert find(*FIRST, *whole(1, "multi_set"), *looked, *SECOND, *TOOK) is None, "several at once"
+
+
+def test_objects_tell_what_they_came_with(find: Find) -> None:
+    for nothing in ("dumps", "load"):  # what is pickled; what torch unpickles of what it has received
+        assert find(*FIRST, *whole(2, nothing), *SECOND, *TOOK) == (1, 2)
+
+
+def test_it_is_followed_as_far_as_it_goes(find: Find) -> None:
+    """From rank 1 to 0, from that to 2, back to 0 and to 2 again: three that tell the next."""
+    chain = [*whole(1, "barrier"), *whole(0, "barrier")]
+    back = [*whole(0, "send", 2), *whole(2, "recv", 0)]
+    assert find(*FIRST, *chain, *back, (2, "barrier", 0), (2, "end barrier", 0), *SECOND, *TOOK) is None
 
 
 def test_a_file_that_is_only_looked_at_tells_nothing(find: Find) -> None:

@@ -1,8 +1,9 @@
 """What may have told one rank that another had begun to send, as far as ledgers tell.
 
 A rank has heard of a send by what ended since: a collective that one who knew of it entered after that, a message of
-such a one, a store or file that it looked at and somebody has changed, an object that it unpickled.
-Where a ledger does not reach back so far, or anything else is in doubt, it is taken to have heard.
+such a one, a key that it looked at and such a one has changed, a file that anybody has, an object that it unpickled.
+So it is followed from rank to rank, back to the send. Where a ledger does not reach back so far, or anything else is in
+doubt, it is taken to have heard.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ from rankdrill.step import DEFAULT_GROUP, LEAVES_GROUP, NEW_GROUP, NO_SEQUENCE, 
 
 __all__ = ["Run", "Sent", "calls_in"]
 
-MOST_HOPS = 2  # by which one may have heard of a send: who further on might be told of it is taken to be told
+MOST_LOOKED_AT = 4096  # records, for two sends: of what it would take more to tell nobody knows
 _ALONE = frozenset({Kind.MEMORY, Kind.CLOCK})  # what a rank does for itself
 _SEEN_BY_LOOKING = frozenset({Kind.FILE, Kind.STORE, Kind.GROUP})  # and by no other way
+_OF_ONE_KEY = frozenset({"get", "add", "compare_set"})
+_CHANGES_ONE = frozenset({"add", "append", "compare_set", "delete_key", "set"})
+_TELLS_NOTHING = frozenset({"dump", "dumps", "set"})  # to whoever does it
+_IN_MEMORY = "_io.BytesIO"  # what is unpickled from there has come in another step
 _LOOKS = frozenset({"stat", "lstat", "listdir", "scandir", "read", "get", "multi_get", "wait", "check", "num_keys"})
 
 
@@ -71,20 +76,7 @@ class Run:
         since, until = first.record.begin_ns, second.record.begin_ns
         if self._by_memory(since, until, second.rank):
             return False
-        return not self._has_heard(second.rank, first, until, MOST_HOPS, second.record.index)
-
-    def _has_heard(self, rank: int, first: Sent, until: int, hops: int, but: int = -1) -> bool:
-        """Whether `rank` may know of the `first` send before `until`, by others that may, at most `hops` of them."""
-        since, view = first.record.begin_ns, self._views[rank]
-        whole = not view.torn and view.records and not (view.dropped and view.records[0].begin_ns > since)
-        if rank == first.rank or not hops or not whole:
-            return True
-        return any(
-            self._tells(rank, record, first, until, hops)
-            for record in view.where(lambda kind, state: kind not in _ALONE)
-            if since < record.end_ns <= until and record.index != but
-            if (rank, record.index) not in self._aside
-        )
+        return not _Rumour(self, first).has_reached(second.rank, until, second.record.index)
 
     def _by_memory(self, since: int, until: int, rank: int) -> bool:
         """Whether others may have changed what `rank` sees without a step: a file, meanwhile; at any time something in
@@ -95,33 +87,103 @@ class Run:
 
     def _changed(self, kind: Kind, since: int, until: int, rank: int) -> bool:
         """Whether another than `rank` did something of that kind meanwhile that others can see."""
+        return any(True for _ in self.changes(kind, since, until, rank))
+
+    def changes(self, kind: Kind, since: int, until: int, rank: int, key: int = 0) -> Iterator[tuple[int, Record]]:
+        """What others than `rank` did of that kind meanwhile that others can see; if given, to the key of that digest
+        alone.
+        """
+        for other, view in self._views.items():
+            for record in view.where(lambda its, state: its is kind) if other != rank else ():
+                seen = since < record.begin_ns < until and not _only_looks(record)
+                if seen and (key in (0, record.step.digest) or record.step.op not in _CHANGES_ONE):
+                    yield other, record
+
+    def since(self, rank: int, begun: int, until: int) -> list[Record] | None:
+        """What `rank` did that ended in that time and may have told it something; None where its ledger does not say."""
+        view = self._views[rank]
+        if view.torn or not view.records or (view.dropped and view.records[0].begin_ns > begun):
+            return None
+        records = view.where(lambda kind, state: kind not in _ALONE)
+        return [each for each in records if begun < each.end_ns <= until and (rank, each.index) not in self._aside]
+
+    def listens_to(self, rank: int, sent: Sent, until: int) -> bool:
+        """Whether `rank` has begun to receive what may be that message, and has not ended before `until`: it may look
+        whether that has come without a step.
+        """
+        message = sent.record.step.message
+        if message is None or message.peer != rank:
+            return False
+        receiving = self._views[rank].where(lambda kind, state: kind is Kind.COLLECTIVE)
         return any(
-            since < record.begin_ns < until and not _only_looks(record)
-            for other, view in self._views.items()
-            if other != rank
-            for record in view.where(lambda its, state: its is kind)
+            each.step.op == RECV
+            and each.step.message is not None
+            and (each.step.is_from_anybody or each.step.message.peer == sent.rank)
+            and each.begin_ns < until
+            and not (each.state is State.ENDED and each.end_ns <= until)
+            for each in receiving
         )
 
-    def _tells(self, rank: int, record: Record, first: Sent, until: int, hops: int) -> bool:
-        """Whether what `rank` did in `record` may have told it of the `first` send."""
-        step, message, since = record.step, record.step.message, first.record.begin_ns
-        if step.op == LEAVES_GROUP:
-            return False
-        entry = _entry(step)
-        if step.kind in _SEEN_BY_LOOKING and entry is None:
-            waited = step.kind is Kind.FILE and record.begin_ns < since  # for a lock, which is let go without a step
-            return waited or self._changed(step.kind, since, until, rank)
-        if record.state is not State.ENDED or (entry is None and message is None):
-            return True
+    def came_to(self, rank: int, record: Record) -> dict[int, int | None]:
+        """When those began that `rank` met in that collective, or by that message; None where nobody knows."""
+        step, message = record.step, record.step.message
         if message is not None:
             other = RECV if step.op == SEND else SEND  # gloo ends a send when its receive has been posted
             ends = (rank, message.peer) if step.op == SEND else (message.peer, rank)
-            came = {message.peer: self._ends.get((other, step.target, *ends, message.tag, message.number))}
-        else:
-            entered = self._entered.get(entry, {}) if entry is not None else {}
-            came = {member: entered.get(member) for member in self._members.get(step.target, ())}
+            return {message.peer: self._ends.get((other, step.target, *ends, message.tag, message.number))}
+        entry = _entry(step)
+        entered = self._entered.get(entry, {}) if entry is not None else {}
+        return {member: entered.get(member) for member in self._members.get(step.target, ())}
+
+
+class _Rumour:
+    """That the `first` send has begun: which ranks of a run may have come to know of it, and when."""
+
+    def __init__(self, run: Run, first: Sent) -> None:
+        self._run = run
+        self._first = first
+        self._since = first.record.begin_ns
+        self._left = MOST_LOOKED_AT
+        self._known: dict[tuple[int, int], bool] = {}
+
+    def has_reached(self, rank: int, until: int, but: int = -1) -> bool:
+        """Whether `rank` may know of it before `until`, by something else than its step number `but`."""
+        if rank == self._first.rank:
+            return True
+        if (rank, until) not in self._known:
+            self._known[rank, until] = False  # what comes back to it has told it nothing
+            self._known[rank, until] = self._is_told(rank, until, but)
+        return self._known[rank, until]
+
+    def _is_told(self, rank: int, until: int, but: int) -> bool:
+        if self._run.listens_to(rank, self._first, until):
+            return True
+        records = self._run.since(rank, self._since, until)
+        self._left -= len(records or ())
+        if records is None or self._left < 0:
+            return True
+        return any(self._tells(rank, record, until) for record in records if record.index != but)
+
+    def _tells(self, rank: int, record: Record, until: int) -> bool:
+        """Whether what `rank` did in `record` may have told it."""
+        step = record.step
+        if step.op == LEAVES_GROUP or (step.kind in (Kind.OBJECT, Kind.STORE) and step.op in _TELLS_NOTHING):
+            return False
+        if step.kind is Kind.OBJECT and (step.op, step.target) == ("load", _IN_MEMORY):
+            return False
+        entry = _entry(step)
+        if step.kind is Kind.STORE and entry is None:
+            key = step.digest if step.op in _OF_ONE_KEY else 0
+            changes = self._run.changes(Kind.STORE, self._since, until, rank, key)
+            return any(self.has_reached(other, change.begin_ns) for other, change in changes)
+        if step.kind in _SEEN_BY_LOOKING and entry is None:
+            waited = step.kind is Kind.FILE and record.begin_ns < self._since  # for a lock, which is let go silently
+            return waited or any(True for _ in self._run.changes(step.kind, self._since, until, rank))
+        if record.state is not State.ENDED or (entry is None and step.message is None):
+            return True
+        came = self._run.came_to(rank, record)
         return not came or any(
-            began is None or (began >= since and self._has_heard(other, first, began, hops - 1))
+            began is None or (began >= self._since and self.has_reached(other, began))
             for other, began in came.items()
             if other != rank
         )
