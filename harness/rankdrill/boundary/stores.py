@@ -96,10 +96,13 @@ def _calling(op: str, boundary: Boundary, names: StoreNames) -> Callable[[Any], 
                     return original(store, *args, **kwargs)
 
             told = of_all(first, args, kwargs) if meets else _told(op, first, args, 0)
-            given = boundary.cross(_step(op, first, told), {"keys": keys}, real)
+            described: dict[str, Any] = {"keys": keys}
+            if not meets:
+                described["given"] = (*args[1:], *(value for key, value in kwargs.items() if key != "key"))
+            answer = boundary.cross(_step(op, first, told), described, real)
             if op in _GETS or (op == "add" and told == ADDS_NOTHING):
                 boundary.updates.got(*digests)
-            return given
+            return answer
 
         return called
 

@@ -102,7 +102,7 @@ def _either(odd: str, usual: str, at: _At, deep: int) -> Iterator[Line]:
 
 
 def _collected(collect: Collect, at: _At) -> Iterator[Line]:
-    """What came is put where its sender says; by mistake it is left in the order in which it came, each time or once."""
+    """What came is put where its sender says; by mistake it stays in the order in which it came, always or once."""
     yield Line(f"if rank == {collect.root}:")
     if at.how is How.ARRIVAL:
         yield from _in_any_order(collect, at)

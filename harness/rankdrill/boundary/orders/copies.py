@@ -120,9 +120,27 @@ def _try_all(script: Script, rank: Connection) -> Part | None:
         if other is script and found != "":
             break  # something is different each time, or takes too long
         if found:
-            differences.append(different(found, script, other))
+            least = _least(script, other, found)
+            if isinstance(least, Part):
+                return least
+            differences.append(least)
     rank.send_bytes(pickle.dumps(differences))
     return None
+
+
+def _least(script: Script, other: Script, words: str) -> Different | Part:
+    """What is different by as few changes of order as will do; in a copy its part."""
+    while halves := script.halves(other):
+        for half in halves:
+            found = _try(half)
+            if isinstance(found, Part):
+                return found
+            if found:
+                other, words = half, found
+                break
+        else:
+            break  # it takes both
+    return different(words, script, other)
 
 
 def _try(script: Script) -> Part | str | None:

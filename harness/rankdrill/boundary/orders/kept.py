@@ -1,4 +1,4 @@
-"""What a rank writes into files of its own: a part of what it gives away, which a copy writes nowhere.
+"""What a rank writes into files of its own, and into stores: a part of what it gives away, which a copy writes nowhere.
 
 Of what was pickled into a file the objects are compared, of text its numbers, or else its lines in any order: which of
 two lines comes first is seldom meant. Other bytes say too little.
@@ -18,7 +18,7 @@ from rankdrill.boundary.gate import Call
 from rankdrill.boundary.orders.alike import alike
 from rankdrill.step import Kind
 
-__all__ = ["NOWHERE", "Kept", "is_begun", "is_pickled", "is_written", "told_apart"]
+__all__ = ["NOWHERE", "Kept", "as_bytes", "is_begun", "is_pickled", "is_set", "is_written", "told_apart"]
 
 NOWHERE = os.devnull
 """Where a copy writes to."""
@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"([-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)")
 
 @dataclass(frozen=True)
 class Kept:
-    """One write into the file at `path`: its bytes, and all that was pickled since the write before."""
+    """One write into the file at `path`, or of the key of that name: its bytes, and what was pickled since the last."""
 
     path: str
     data: bytes
@@ -47,6 +47,15 @@ def is_begun(call: Call) -> bool:
 
 def is_written(call: Call) -> bool:
     return call.step.kind is Kind.FILE and call.step.op == "write" and "data" in call.args
+
+
+def is_set(call: Call) -> bool:
+    """Whether one key of a store is given a value, and nothing is asked."""
+    return call.step.kind is Kind.STORE and call.step.op == "set" and len(call.args.get("given", ())) == 1
+
+
+def as_bytes(value: str | bytes) -> bytes:
+    return value.encode("utf-8", "backslashreplace") if isinstance(value, str) else bytes(value)
 
 
 def is_pickled(call: Call) -> bool:

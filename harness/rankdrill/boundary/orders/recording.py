@@ -11,8 +11,8 @@ import torch
 from rankdrill.boundary.contracts import flatten
 from rankdrill.boundary.gate import Call, Proceed
 from rankdrill.boundary.handed import asked_to_wait
-from rankdrill.boundary.orders.kept import Kept, is_begun, is_pickled, is_written
-from rankdrill.boundary.orders.script import Answer, Came, Made, Script
+from rankdrill.boundary.orders.kept import Kept, as_bytes, is_begun, is_pickled, is_set, is_written
+from rankdrill.boundary.orders.script import Answer, Asked, Came, Made, Script
 from rankdrill.step import ANYBODY, RECV, SEND, Kind, Message, Step
 
 __all__ = ["LOCAL", "MOST_BYTES", "Recorder", "given_to", "pickled_for_comparison", "waits_at_once"]
@@ -40,6 +40,8 @@ class Recorder:
             self._keep(step.target, bytes(call.args["data"]))
         if step.kind in LOCAL or is_begun(call) or is_written(call):
             return proceed(call)
+        if step.kind is Kind.STORE and "given" in call.args:
+            return self._of_a_store(call, proceed)
         if step.op == RECV and step.site is not None and step.site.via in _ALONE:
             return proceed(call)  # `came` follows, once it has
         if step.op == SEND and step.message is not None and self._script.answers_to(step.target, call.args["peer"]):
@@ -58,6 +60,17 @@ class Recorder:
         else:
             self._script.called(Made(step.op, step.call, given, held))
         return work
+
+    def _of_a_store(self, call: Call, proceed: Proceed) -> Any:
+        keys, given = call.args["keys"], call.args["given"]
+        if is_set(call):
+            self._keep(keys[0], as_bytes(given[0]))
+            return proceed(call)
+        if not self._has_room_for(sum(len(each) for each in given if isinstance(each, str | bytes))):
+            self._stop()
+        answer = proceed(call)
+        self._script.called(Asked(call.step.op, keys, given, answer))
+        return answer
 
     def _answer(self, call: Call, message: Message) -> None:
         content = self._copied(list(flatten(call.args.get("tensors"))))

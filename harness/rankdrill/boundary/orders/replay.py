@@ -11,9 +11,9 @@ from rankdrill.boundary.contracts import flatten
 from rankdrill.boundary.gate import Call, Proceed
 from rankdrill.boundary.orders.alike import alike
 from rankdrill.boundary.orders.copies import Part, leave
-from rankdrill.boundary.orders.kept import NOWHERE, Kept, is_begun, is_pickled, is_written, told_apart
+from rankdrill.boundary.orders.kept import NOWHERE, Kept, as_bytes, is_begun, is_pickled, is_set, is_written, told_apart
 from rankdrill.boundary.orders.recording import LOCAL, given_to, pickled_for_comparison, waits_at_once
-from rankdrill.boundary.orders.script import Came
+from rankdrill.boundary.orders.script import Asked, Came, Made
 from rankdrill.step import ANYBODY, RECV, SEND, Kind
 
 __all__ = ["Replay"]
@@ -26,7 +26,7 @@ class Replay:
 
     def __init__(self, part: Part) -> None:
         self._script, self._tell = part.script, part.tell
-        self._at = 0  # collectives so far
+        self._at = 0  # collectives, and what stores were asked, so far
         self._left = [list(part) for part in part.script.parts]
         self._answers = [list(part) for part in part.script.answers]
         self._kept = list(part.script.kept)
@@ -43,6 +43,8 @@ class Replay:
             self._objects.clear()
         if step.kind in LOCAL or is_written(call):
             return proceed(call)
+        if step.kind is Kind.STORE and "given" in call.args:
+            return self._of_a_store(call)
         if step.op == RECV and step.message is not None:
             return self._receive(call)
         if step.op == SEND and step.message is not None:
@@ -77,13 +79,29 @@ class Replay:
         left[:] = [one for one in left if one is not due]
         return _Over(None)
 
-    def _keep(self, now: Kept) -> None:
+    def _keep(self, now: Kept, words: str = "written something else into {}") -> None:
         was = next((one for one in self._kept if one.path == now.path), None)
         if was is None:  # its rank has written there less often, or not while that was written down
             self.end(_SAME)
         self._kept.remove(was)
         if told_apart(was, now):
-            self.end(f"written something else into {now.name}")
+            self.end(words.format(now.name))
+
+    def _of_a_store(self, call: Call) -> Any:
+        keys, given = call.args["keys"], call.args["given"]
+        if is_set(call):
+            self._keep(Kept(keys[0], as_bytes(given[0])), "set {} to something else")
+            return None
+        asked = self._script.made[self._at] if self._at < len(self._script.made) else None
+        # Whatever else it asks for, what it would be told is not known.
+        if (
+            self._answers[self._at]
+            or not isinstance(asked, Asked)
+            or (asked.op, asked.keys, asked.given) != (call.step.op, keys, given)
+        ):
+            self.end(_SAME)
+        self._at += 1
+        return asked.answer
 
     def _collective(self, call: Call) -> Any:
         if self._at >= len(self._script.made):
@@ -93,6 +111,8 @@ class Replay:
         if self._answers[self._at]:
             self.end(_SAME)
         made = self._script.made[self._at]
+        if isinstance(made, Asked):
+            self.end(_SAME)
         if made.op != call.step.op:
             self.end(f"called {call.step.op} in the place of {made.name}")
         if not alike(given_to(call), made.given):
@@ -109,8 +129,9 @@ class Replay:
         raised = type(error).__qualname__ if error is not None else ""
         if raised != end.raised:
             self.end(f"raised {raised}" if raised else "raised nothing")
-        if self._at < len(self._script.made):
-            self.end(f"ended without {self._script.made[self._at].name}")
+        left = self._script.made[self._at :]
+        if left:
+            self.end(f"ended without {left[0].name}" if isinstance(left[0], Made) else _SAME)
         self.end(_SAME if error is not None or alike(value, pickle.loads(end.value)) else "returned something else")
 
     def end(self, difference: str) -> NoReturn:

@@ -1,6 +1,7 @@
 """What a rank took from others, and what it gave them, from a receive from anybody on: for copies of it to go through.
 
-Between two calls of collectives the messages may have come in another order, each sender's own in theirs.
+Between two calls of collectives, or of stores that it asks, the messages may have come in another order, each sender's
+own in theirs.
 """
 
 from __future__ import annotations
@@ -8,14 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
 from rankdrill.boundary.orders.kept import Kept
 from rankdrill.step import Message, Site
 
-__all__ = ["Answer", "Came", "Difference", "Different", "End", "Made", "Script", "different", "exchanged", "told_by"]
+__all__ = [
+    "Answer",
+    "Asked",
+    "Came",
+    "Difference",
+    "Different",
+    "End",
+    "Made",
+    "Script",
+    "different",
+    "exchanged",
+    "told_by",
+]
 
 MOST_ORDERS = 8  # that are tried
 Change: TypeAlias = Callable[[list[int]], list[int]]
@@ -79,6 +92,16 @@ class Made:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A call of a store that tells the rank something: what it was `given` besides keys, and what came back."""
+
+    op: str
+    keys: tuple[str, ...]
+    given: tuple[Any, ...]
+    answer: Any
+
+
+@dataclass(frozen=True)
 class End:
     """How the body ended: what it returned, as bytes, or the type of what it raised."""
 
@@ -88,13 +111,13 @@ class End:
 
 @dataclass
 class Script:
-    """`parts` are the messages between one collective and the next, `answers` what was sent back there. `kept` is what
-    went into files of the rank's; `end` is None where nobody looked so far.
+    """`parts` are the messages between one call and the next of those that were `made`, `answers` what was sent back
+    there. `kept` is what went into files of the rank's, and into stores; `end` is None where nobody looked so far.
     """
 
     parts: list[list[Came]] = field(default_factory=lambda: [[]])
     answers: list[list[Answer]] = field(default_factory=lambda: [[]])
-    made: list[Made] = field(default_factory=list)
+    made: list[Made | Asked] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
     end: End | None = None
 
@@ -108,8 +131,8 @@ class Script:
         """Whether something has come from that member, whoever it was, since the collective before."""
         return any(one.group == group and one.source == member and not one.named for one in self.parts[-1])
 
-    def called(self, collective: Made) -> None:
-        self.made.append(collective)
+    def called(self, call: Made | Asked) -> None:
+        self.made.append(call)
         self.parts.append([])
         self.answers.append([])
 
@@ -139,6 +162,27 @@ class Script:
                 found.append(parts)
                 yield replace(self, parts=parts)
 
+    def halves(self, other: Script) -> tuple[Script, Script] | None:
+        """`other`, which is this in another order, with half of its changes each; None where it is one change: that of
+        one stream, between two calls.
+        """
+        changed = [
+            (place, stream)
+            for place, (was, is_) in enumerate(zip(self.parts, other.parts, strict=True))
+            for stream in dict.fromkeys(one.stream for one, its in zip(was, is_, strict=True) if one is not its)
+        ]
+        middle = len(changed) // 2
+        both = tuple(self._with(other, of) for of in (changed[:middle], changed[middle:]))
+        return (both[0], both[1]) if middle else None
+
+    def _with(self, other: Script, changed: Collection[tuple[int, Stream]]) -> Script:
+        """This one, with those streams in those parts as `other` has them."""
+        parts = [
+            [its if (place, one.stream) in changed else one for one, its in zip(was, is_, strict=True)]
+            for place, (was, is_) in enumerate(zip(self.parts, other.parts, strict=True))
+        ]
+        return replace(self, parts=parts)
+
 
 def different(words: str, before: Script, after: Script) -> Different:
     """That `words` say what was different in the order `after`."""
@@ -155,12 +199,14 @@ def told_by(
 
     What comes after something else, as a header, and is from anybody again, may be from anybody else.
     """
-    first, *_, last = (*contested, *contested)
-    alone = [each.difference for each in found if each.streams == {last} and len(contested) > 1]
-    if alone:
-        yield contested[last], tuple(alone)
-    if found:
-        yield contested[first], tuple(each.difference for each in found)
+    for stream in (*contested,)[::-1]:
+        alone = tuple(each.difference for each in found if each.streams == {stream})
+        if alone:
+            yield contested[stream], alone
+    together = [each for each in found if len(each.streams) > 1]
+    if together:
+        first = next(stream for stream in contested if any(stream in each.streams for each in together))
+        yield contested[first], tuple(each.difference for each in together)
 
 
 def exchanged(before: Script, after: Script) -> tuple[tuple[Which, Which], ...]:

@@ -100,7 +100,7 @@ class Run:
                     yield other, record
 
     def since(self, rank: int, begun: int, until: int) -> list[Record] | None:
-        """What `rank` did that ended in that time and may have told it something; None where its ledger does not say."""
+        """What `rank` did that ended in that time, and may have told it something; None if its ledger lacks it."""
         view = self._views[rank]
         if view.torn or not view.records or (view.dropped and view.records[0].begin_ns > begun):
             return None
