@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from rankdrill.diagnosis.calls.source import comes_to_the_same
+from rankdrill.diagnosis.calls.by_rank import named_to_come
+from rankdrill.diagnosis.calls.source import Order, comes_later, comes_to_the_same, order_of
 from rankdrill.diagnosis.deadlock import deadlock
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in
@@ -79,12 +80,20 @@ def _short_of(wait: Wait, lost: Mapping[int, Wait], views: Sequence[LedgerView],
     others = [rank for rank in next(named, tuple(range(len(views)))) if rank != wait.rank]
     streams = {rank: Stream(step.target, rank, wait.rank, step.message.tag) for rank in others}
     sent = {rank: traffic.sent(stream) for rank, stream in streams.items()}
+    others = _may_send(sent, streams, lost, traffic, len(views))
+    sent = {rank: sent[rank] for rank in others}
     most, wanted = max(sent.values(), default=0), _received(wait, views[wait.rank])
     short = [rank for rank, count in sent.items() if count < most]
     if not most or wanted != sum(sent.values()) + 1:
         return None
-    strays = [end for end in traffic.left_over() if end.sends and end.rank in short]
-    if len(short) == 1 and (sent[short[0]] == most - 1 or strays) and len(others) >= FEWEST:
+    strays = [
+        end
+        for end in traffic.left_over()
+        if end.sends and end.rank in short and _is_in_its_place(end, _last_sites(streams[end.rank], others, traffic))
+    ]
+    # Who has ended may have left out several.
+    few = len(short) == 1 and (sent[short[0]] == most - 1 or short[0] not in lost or strays)
+    if few and len(others) >= FEWEST:
         (rank,) = short
         if rank in lost and wait.rank not in lost[rank].missing and not strays:
             return None  # it is held up by another one itself
@@ -99,6 +108,31 @@ def _short_of(wait: Wait, lost: Mapping[int, Wait], views: Sequence[LedgerView],
         senders = [rank for rank in others if rank not in short]
         return _one_more(wait, senders, most, traffic)
     return None
+
+
+def _may_send(
+    sent: Mapping[int, int], streams: Mapping[int, Stream], lost: Mapping[int, Wait], traffic: Traffic, size: int
+) -> list[int]:
+    """Those of the ranks that have sent so many that may send at all: by the source, those that conditions around the
+    lines of the others name, and who is still to come to such a call elsewhere.
+    """
+    sites = {
+        end.site
+        for rank, ends in traffic.ends.items()
+        for end in ends
+        if end.sends and rank in streams and end.stream == streams[rank] and end.site is not None
+    }
+    named = frozenset[int]().union(*(named_to_come(site, sent, size) for site in sites)) or frozenset(sent)
+    later = {
+        rank for rank, wait in lost.items() if (site := wait.record.step.site) and comes_later({"send", "isend"}, site)
+    }
+    return [rank for rank, count in sent.items() if count or rank in named or rank in later]
+
+
+def _is_in_its_place(stray: MessageEnd, usual: Collection[Site]) -> bool:
+    """Whether it may be what was to be sent at the `usual` lines: it comes from one, or from where that is left out."""
+    site = stray.site
+    return not usual or site is None or any(site == each or order_of(site, each) is Order.APART for each in usual)
 
 
 def _waits_for(rank: int, wait: Wait) -> bool:

@@ -10,6 +10,7 @@ from rankdrill.diagnosis.calls.passed import gone_past
 from rankdrill.diagnosis.deadlock import circle_in, deadlock_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
+from rankdrill.diagnosis.messages.sent_to_anybody import short_of_anybody
 from rankdrill.diagnosis.stores.by_custom import asks_unlike_the_others, set_once_more
 from rankdrill.diagnosis.stores.by_turn import (
     set_before_it_went_on,
@@ -77,6 +78,8 @@ def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Se
         if together:
             if (past := _past_a_collective(together, lost, returned, views)) is not None:
                 return past
+            if (short := _short_of_anybody(together, lost, views)) is not None:
+                return short
             together |= {rank for rank in beside if any(_alike(meant[rank], meant[other]) for other in together)}
             return _deadlock({rank: meant[rank] for rank in sorted(together)}, views)
     rest = {rank: wait for rank, wait in inside.items() if rank not in beside}
@@ -102,6 +105,17 @@ def _past_a_collective(
             if found is not None and found.kind is FindingKind.MISSING and found.culprits:
                 return found
     return None
+
+
+def _short_of_anybody(
+    together: Collection[int], lost: Mapping[int, Wait], views: Sequence[LedgerView]
+) -> Finding | None:
+    """Who has left out a message that one of a circle takes from anybody: it waits for that rank alone, not for all."""
+    taking = {rank for rank in together if lost[rank].anyone and lost[rank].record.step.message is not None}
+    found = short_of_anybody(lost, views) if taking else None
+    if found is None or found.kind is not FindingKind.UNMATCHED or not found.culprits:
+        return None
+    return found if taking & {rank for side in found.sides for rank in side.ranks} else None
 
 
 def _alike(one: Wait, other: Wait) -> bool:

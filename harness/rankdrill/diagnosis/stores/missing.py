@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from rankdrill.diagnosis.calls.by_rank import may_come
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.stores.by_custom import (
     asks_as_others,
@@ -41,6 +42,7 @@ from rankdrill.diagnosis.stores.other_name import (
     asks_under_a_prefix_twice,
     misspelt_by,
     set_at_their_line,
+    set_for_nobody,
     set_turned_round,
     set_under_a_prefix_twice,
     turned_round_by_one,
@@ -153,10 +155,12 @@ def _nobody_sets(case: _Missing) -> Finding:
     counted = _who_did_not_count(case.waiters, case.beside, case.uses, len(case.views))
     return (
         _said_twice(case)
+        or _gone_by_its_line(case)
         or _unlike_the_others(case, counted is not None)
         or _asked_wrongly(case)
         or _told_by_name_or_number(case, counted)
         or _not_done(case)
+        or _gone_by_its_line(case, kept_away=True)
         or case.finding(())
     )
 
@@ -227,6 +231,8 @@ def _misspelt(case: _Missing, culprits: tuple[int, ...] | None) -> Use | None:
         misspelt = set_turned_round(awaited, culprits[0], uses, views)
     if misspelt is None and not culprits and len(case.waiters) > 1:
         misspelt = turned_round_by_one(awaited, uses, views)
+    if misspelt is None and culprits and len(culprits) == 1:
+        misspelt = set_for_nobody(case.key, culprits[0], uses, views)
     if misspelt is None and culprits and not set(case.waiters) <= set(culprits):  # of who alone waits, the key is wrong
         misspelt = set_at_their_line(case.key, culprits[0], uses, views)
     return misspelt
@@ -239,9 +245,13 @@ def _not_done(case: _Missing) -> Finding | None:
     if (passed := _passed(case.key, case.waiters, case.lost, case.views)) is not None:
         rank, before = passed
         return case.finding((rank,), passed_side(rank, before, case.key, case.lost[rank]))
-    if (setter := _setter_gone_by(case.key, case.waiters, case.lost, case.views)) is not None:
-        return case.finding((setter.rank,), gone_by_side(setter, case.key, case.lost))
     return None
+
+
+def _gone_by_its_line(case: _Missing, *, kept_away: bool = False) -> Finding | None:
+    """Where one line alone sets it, one rank alone may come there, and that has gone past it."""
+    setter = _setter_gone_by(case.key, case.waiters, case.lost, case.views, kept_away=kept_away)
+    return case.finding((setter.rank,), gone_by_side(setter, case.key, case.lost)) if setter is not None else None
 
 
 def _passed(
@@ -317,22 +327,28 @@ def _outvoted(awaited: Step, waiters: Sequence[int], uses: Sequence[Use]) -> tup
 
 
 def _setter_gone_by(
-    key: str, waiters: Sequence[int], lost: Mapping[int, Wait], views: Sequence[LedgerView]
+    key: str, waiters: Sequence[int], lost: Mapping[int, Wait], views: Sequence[LedgerView], *, kept_away: bool
 ) -> Setter | None:
     """The one line that sets the key, which one rank alone could have come to, if that has not, and will not any more.
 
-    Nobody can say where another rank has got along without the key.
+    Nobody can say where another rank may have got along without the key.
     """
-    ended = {rank for rank in range(len(views)) if rank not in lost}
     sites = _all_sites(views)
-    setter = only_setter(key, sites, len(views))
-    if setter is None or setter.rank in waiters or not ended <= {setter.rank}:
+    setter = only_setter(key, sites, len(views), kept_away=kept_away)
+    if setter is None or setter.rank in waiters or _ended_that_may_wait(waiters, lost, len(views)) - {setter.rank}:
         return None
     there = _sites_in(views[setter.rank]) if setter.own else sites
     if any(view.dropped for view in views) or setter.site.place in {site.place for site in there}:
         return None
     wait = lost.get(setter.rank)
     return setter if wait is None or gone_by(setter, wait.record.step.site) else None
+
+
+def _ended_that_may_wait(waiters: Sequence[int], lost: Mapping[int, Wait], size: int) -> set[int]:
+    """The ranks that have come to their end, and by the source may have come to a line where the key is waited for."""
+    ended = {rank for rank in range(size) if rank not in lost}
+    sites = {lost[rank].record.step.site for rank in waiters}
+    return {rank for site in sites for rank in (ended if site is None else may_come(site, ended, size))}
 
 
 def _all_sites(views: Sequence[LedgerView]) -> set[Site]:

@@ -16,7 +16,7 @@ from rankdrill.diagnosis.stores.spelling import (
     separators_of,
     words_of,
 )
-from rankdrill.diagnosis.stores.uses import Use
+from rankdrill.diagnosis.stores.uses import Use, numbers_in
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import STORE_WAITS, Kind, Step
@@ -26,6 +26,7 @@ __all__ = [
     "asks_under_a_prefix_twice",
     "misspelt_by",
     "set_at_their_line",
+    "set_for_nobody",
     "set_turned_round",
     "set_under_a_prefix_twice",
     "turned_round_by_one",
@@ -125,6 +126,16 @@ def set_at_their_line(key: str, rank: int, uses: Sequence[Use], views: Sequence[
     there, theirs = {use.record.step.site for use in others}, {use.record.step.digest for use in others}
     mine = [use for use in reversed(sets) if use.rank == rank and use.record.step.site in there - {None}]
     return next((use for use in mine if use.record.step.digest not in asked or use.record.step.digest in theirs), None)
+
+
+def set_for_nobody(key: str, rank: int, uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:
+    """What `rank`, which is to blame, has set of the numbers of `key`, under other words, and nobody asks for: where it
+    is the only one that it has set in vain.
+    """
+    asked = set(_asked_for(views))
+    vain = [use for use in uses if use.sets and use.rank == rank and use.record.step.digest not in asked]
+    fits = {use.key for use in vain} - {key}
+    return vain[-1] if len(fits) == 1 and numbers_in(key) and numbers_in(key) == numbers_in(vain[-1].key) else None
 
 
 def set_turned_round(awaited: Step, rank: int, uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:

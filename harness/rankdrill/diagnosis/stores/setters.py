@@ -31,11 +31,12 @@ class Setter:
     own: bool = False
 
 
-def only_setter(key: str, sites: Iterable[Site], size: int) -> Setter | None:
+def only_setter(key: str, sites: Iterable[Site], size: int, *, kept_away: bool = False) -> Setter | None:
     """Where a program that was seen at `sites` sets the `key`, if that is one place, and one of `size` ranks can come,
     or sets this key there, and others set those of theirs.
 
-    None too where a key is set that the source does not tell: it may be this one.
+    None too where a key is set that the source does not tell: it may be this one. If `kept_away`, whose own key it is
+    counts, too, where a condition lets it not come there.
     """
     codes = functions_from(sites)
     found = [(code, call) for code in codes for call in _setting(code) if _may_be(call, key, code.file)]
@@ -45,9 +46,11 @@ def only_setter(key: str, sites: Iterable[Site], size: int) -> Setter | None:
     coming = _coming(code, call, codes, frozenset(range(size)), size)
     pattern = pattern_of(call.args[0], tree_of(code.file))
     ranks = [rank for rank in coming if pattern is None or names_key(pattern, key, rank)]
+    if kept_away and pattern is not None and not ranks:
+        ranks = [rank for rank in range(size) if names_key(pattern, key, rank)]
     if len(ranks) != 1:
         return None
-    return Setter(Site(code.file, call.lineno, code.name or "<module>"), ranks[0], len(coming) > 1)
+    return Setter(Site(code.file, call.lineno, code.name or "<module>"), ranks[0], coming != frozenset(ranks))
 
 
 def may_be_set(key: str, sites: Iterable[Site]) -> bool:
