@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import linecache
 import os
 import threading
@@ -401,7 +402,7 @@ def test_where_another_one_gets_along_without_the_key_nobody_is_to_blame(fresh: 
     def body(rank: RankContext) -> None:
         if rank.index == 0 and rank.world_size > 4:
             rank.store.set("units", "a b")
-        if rank.index == 2:
+        if rank.index in json.loads("[2]"):
             rank.store.get("units")
 
     found = finding(run(fresh, body))

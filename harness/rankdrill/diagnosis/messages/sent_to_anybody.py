@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from rankdrill.diagnosis.calls.by_rank import named_to_come
+from rankdrill.diagnosis.calls.by_rank import may_come, named_to_come
 from rankdrill.diagnosis.calls.source import Order, comes_later, comes_to_the_same, order_of
 from rankdrill.diagnosis.deadlock import deadlock
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
@@ -95,8 +95,8 @@ def _short_of(wait: Wait, lost: Mapping[int, Wait], views: Sequence[LedgerView],
     few = len(short) == 1 and (sent[short[0]] == most - 1 or short[0] not in lost or strays)
     if few and len(others) >= FEWEST:
         (rank,) = short
-        if rank in lost and wait.rank not in lost[rank].missing and not strays:
-            return None  # it is held up by another one itself
+        if rank in lost and not strays and _is_held_up(lost[rank], wait, _last_sites(streams[rank], others, traffic)):
+            return None
         end = MessageEnd(wait.rank, streams[rank], sent[rank], wait.record)
         return _left_out(end, strays, lost, views, traffic)
     if strays:
@@ -108,6 +108,20 @@ def _short_of(wait: Wait, lost: Mapping[int, Wait], views: Sequence[LedgerView],
         senders = [rank for rank in others if rank not in short]
         return _one_more(wait, senders, most, traffic)
     return None
+
+
+def _is_held_up(there: Wait, wait: Wait, usual: Collection[Site]) -> bool:
+    """Whether the rank that is `there` may come to one of the `usual` lines, once those have come that it waits for: it
+    waits for others than the rank in `wait` as well, or for others alone.
+    """
+    here = there.record.step.site
+    if wait.rank not in there.missing:
+        return True
+    return (
+        there.anyone
+        and here is not None
+        and any(order_of(here, site) is Order.AFTER and there.rank in may_come(site, [there.rank]) for site in usual)
+    )
 
 
 def _may_send(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.stores.calls import StoreCalls
 from rankdrill.diagnosis.stores.keys import awaits_key
 from rankdrill.diagnosis.stores.setters import may_be_set
@@ -21,6 +22,7 @@ from rankdrill.step import Site
 __all__ = [
     "Astray",
     "asks_as_others",
+    "asks_in_a_branch_of_its_own",
     "asks_turned_round",
     "asks_unlike_the_others",
     "set_in_vain",
@@ -165,6 +167,23 @@ def asks_turned_round(key: str, waiters: Sequence[int], calls: StoreCalls) -> bo
     return any(
         record.step.target not in calls.looked_for and _is_as_others_set(rank, record, calls) for rank, record in turned
     )
+
+
+def asks_in_a_branch_of_its_own(wait: Wait, calls: StoreCalls) -> bool:
+    """Whether no line may set the key that it waits for, and in another branch beside its line all others ask for one
+    that has been set.
+    """
+    site, target = wait.record.step.site, wait.record.step.target
+    if site is None or not calls.whole or _may_be_set(target, calls):
+        return False
+    beside = {
+        record.step.target
+        for rank, asks in enumerate(calls.asks)
+        for record in asks
+        if rank != wait.rank and record.step.site is not None and order_of(site, record.step.site) is Order.APART
+    }
+    alike = {key for key in beside if len(numbers_in(key)) == len(numbers_in(target))}
+    return len(alike) == 1 and alike <= calls.set_by_anybody
 
 
 def _is_as_others_set(rank: int, record: Record, calls: StoreCalls) -> bool:

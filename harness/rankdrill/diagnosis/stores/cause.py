@@ -20,6 +20,7 @@ from rankdrill.diagnosis.stores.by_turn import (
 )
 from rankdrill.diagnosis.stores.calls import StoreCalls
 from rankdrill.diagnosis.stores.file_locks import holds_alone, in_another_order, taken_in
+from rankdrill.diagnosis.stores.in_rounds import comes_round_to
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock, awaits_meeting
 from rankdrill.diagnosis.stores.lock_files import makes_alone
 from rankdrill.diagnosis.stores.meetings import not_met
@@ -140,7 +141,7 @@ def _may_set(key: str, lost: Mapping[int, Wait], views: Sequence[LedgerView], ca
         if turn_is_to_come(key, lost[rank], calls)
         or (
             site is not None
-            and sets_later(rank, site, key, calls.size)
+            and (sets_later(rank, site, key, calls.size) or comes_round_to(key, lost[rank], calls))
             and set_before_its_turn_passed(key, lost[rank], views[rank]) is None
             and set_before_it_went_on(key, rank, lost, views) is None
             and not turn_is_over(key, lost[rank], calls)

@@ -18,6 +18,7 @@ from rankdrill.diagnosis.calls.by_rank import may_come
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.stores.by_custom import (
     asks_as_others,
+    asks_in_a_branch_of_its_own,
     asks_turned_round,
     asks_unlike_the_others,
     set_in_vain,
@@ -187,6 +188,7 @@ def _asked_wrongly(case: _Missing) -> Finding | None:
     (waiter,) = case.waiters
     wrongly = (
         asks_turned_round(case.key, case.waiters, case.calls)
+        or asks_in_a_branch_of_its_own(case.wait, case.calls)
         or asks_in_another_form(case.awaited, case.uses, case.views)
         or goes_past_its_own(case.awaited, waiter, case.uses) is not None
         or asks_past_them_all(case.key, waiter, case.uses)
@@ -339,7 +341,7 @@ def _setter_gone_by(
         return None
     there = _sites_in(views[setter.rank]) if setter.own else sites
     if any(view.dropped for view in views) or setter.site.place in {site.place for site in there}:
-        return None
+        return None  # it may set several, one after the other
     wait = lost.get(setter.rank)
     return setter if wait is None or gone_by(setter, wait.record.step.site) else None
 
@@ -348,7 +350,7 @@ def _ended_that_may_wait(waiters: Sequence[int], lost: Mapping[int, Wait], size:
     """The ranks that have come to their end, and by the source may have come to a line where the key is waited for."""
     ended = {rank for rank in range(size) if rank not in lost}
     sites = {lost[rank].record.step.site for rank in waiters}
-    return {rank for site in sites for rank in (ended if site is None else may_come(site, ended, size))}
+    return {rank for site in sites for rank in ended if site is None or rank in may_come(site, range(size), size)}
 
 
 def _all_sites(views: Sequence[LedgerView]) -> set[Site]:

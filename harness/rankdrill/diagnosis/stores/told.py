@@ -9,7 +9,7 @@ from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.stores.keys import awaits_key
 from rankdrill.diagnosis.stores.setters import Setter
 from rankdrill.diagnosis.stores.undone import deletions
-from rankdrill.diagnosis.stores.uses import Use, alike
+from rankdrill.diagnosis.stores.uses import Use, alike, number_in
 from rankdrill.diagnosis.waits import FEW, Wait, name_ranks
 from rankdrill.ledger import LedgerView, Record
 from rankdrill.step import Site, Step
@@ -81,11 +81,11 @@ def _waiting(
     sites: list[Site | None] = [beside[rank].record.step.site for rank in ranks]
     if itself:  # as those do that it should set it for
         has, waits = ("has", "waits") if len(ranks) == 1 else ("have", "wait")
-        usual = before.get(ranks[0])
+        usual = _set_there_before(ranks[0], key, before)
         as_before = (
             f" as {usual.key!r} before{usual.record.step.where}"
             if usual is not None and len(ranks) == 1
-            else _as_others_did(before.values())
+            else _as_others_did([use for rank, use in before.items() if rank not in ranks])
         )
         return side_of(ranks, f"{has} not set {key!r}{as_before}, and {waits} for it", sites)
     digest = beside[ranks[0]].record.step.digest
@@ -95,6 +95,13 @@ def _waiting(
     if any(rank in ranks for rank in was_set) and not deleted:
         gone = "is not there"
     return side_of(ranks, f"{'waits' if len(ranks) == 1 else 'wait'} for the key {key!r}, which {gone}", sites)
+
+
+def _set_there_before(rank: int, key: str, before: Mapping[int, Use]) -> Use | None:
+    """What it has set like `key` before; not if others have set theirs of its kind at another line."""
+    usual = before.get(rank)
+    others = {use.record.step.site for other, use in before.items() if other != rank and number_in(key, use.key)}
+    return None if len(others) == 1 and usual is not None and usual.record.step.site not in others else usual
 
 
 def _uncounted(ranks: Sequence[int], key: str, beside: Mapping[int, Wait], uncounted: str) -> Side:
