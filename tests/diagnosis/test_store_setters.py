@@ -101,16 +101,30 @@ def body():
     after()
     for one in two:
         looped()
+
+def rounds():
+    for one in two:
+        if rank == 0:
+            publish()
+        looped()
+    after()
+    for one in two:
+        looped()
 """
 
 
-@pytest.mark.parametrize(("line", "past"), [(5, False), (9, True), (10, True), (12, False)])
+@pytest.mark.parametrize(
+    ("line", "past"), [(5, False), (9, True), (10, True), (12, True), (18, False), (19, True), (21, True)]
+)
 def test_who_has_gone_past(tmp_path: Path, line: int, past: bool) -> None:
     file = written(tmp_path, SOURCE)
+    body = "body" if line < 14 else "rounds"
     setter = Setter(Site(file, 2, "publish"), 0)
-    helper = Site(file, 99, "nowhere", "", Site(file, line, "body"))
-    assert gone_by(setter, Site(file, line, "body")) is past
+    helper = Site(file, 99, "nowhere", "", Site(file, line, body))
+    assert gone_by(setter, Site(file, line, body)) is past
     assert gone_by(setter, helper) is past
+    again = Site(file, line, body, "", Site(file, 12, "body"))
+    assert not gone_by(setter, again), "what called it does so again"
 
 
 def test_what_a_class_does_as_it_is_made(tmp_path: Path) -> None:

@@ -102,6 +102,9 @@ def _short_of(wait: Wait, lost: Mapping[int, Wait], views: Sequence[LedgerView],
     if strays:
         return None
     there = [lost[rank] for rank in others if rank in lost]
+    usual = set[Site]().union(*(_last_sites(streams[rank], others, traffic) for rank in short))
+    if any(each.rank in short and _is_held_up(each, wait, usual) for each in there):
+        return None
     if any(_waits_for(wait.rank, each) or wait.rank not in each.missing for each in there):
         return None  # that one was to answer first, it may be, or is held up by another one
     if {count for count in sent.values() if count} == {most} and len(others) - len(short) >= FEWEST:

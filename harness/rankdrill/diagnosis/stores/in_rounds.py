@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rankdrill.diagnosis.calls.common_caller import come_round, from_one_function
 from rankdrill.diagnosis.stores.calls import StoreCalls
+from rankdrill.diagnosis.stores.setters import may_set_at
 from rankdrill.diagnosis.stores.uses import number_in
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.step import Site
@@ -18,7 +19,10 @@ def comes_round_to(key: str, wait: Wait, calls: StoreCalls) -> bool:
     here = wait.record.step.site
     if here is None or not calls.whole or wait.record.step.target == key:
         return False
-    return any(_sets_in_turn(key, wait.rank, site, calls) and _is_round(here, site) for site in calls.lines_that_set())
+    return any(
+        _sets_in_turn(key, wait.rank, site, calls) and may_set_at(site, key) and _is_round(here, site)
+        for site in calls.lines_that_set()
+    )
 
 
 def _sets_in_turn(key: str, rank: int, site: Site, calls: StoreCalls) -> bool:

@@ -161,6 +161,7 @@ def _nobody_sets(case: _Missing) -> Finding:
         or _asked_wrongly(case)
         or _told_by_name_or_number(case, counted)
         or _not_done(case)
+        or _set_another_there(case)
         or _gone_by_its_line(case, kept_away=True)
         or case.finding(())
     )
@@ -254,6 +255,18 @@ def _gone_by_its_line(case: _Missing, *, kept_away: bool = False) -> Finding | N
     """Where one line alone sets it, one rank alone may come there, and that has gone past it."""
     setter = _setter_gone_by(case.key, case.waiters, case.lost, case.views, kept_away=kept_away)
     return case.finding((setter.rank,), gone_by_side(setter, case.key, case.lost)) if setter is not None else None
+
+
+def _set_another_there(case: _Missing) -> Finding | None:
+    """Where one line alone sets it, one rank alone may come there, and has set another one there, that nobody gets."""
+    setter = only_setter(case.key, _all_sites(case.views), len(case.views))
+    if setter is None:
+        return None
+    sets = ((use, use.record.step.site) for use in case.uses if use.sets)
+    there = [use for use, site in sets if site is not None and site.place == setter.site.place]
+    if len(there) != 1 or there[0].rank != setter.rank or there[0].key in case.calls.looked_for:
+        return None
+    return case.set_wrongly(there[0])
 
 
 def _passed(

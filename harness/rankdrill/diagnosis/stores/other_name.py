@@ -16,7 +16,7 @@ from rankdrill.diagnosis.stores.spelling import (
     separators_of,
     words_of,
 )
-from rankdrill.diagnosis.stores.uses import Use, numbers_in
+from rankdrill.diagnosis.stores.uses import Use, number_in, numbers_in
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import STORE_WAITS, Kind, Step
@@ -129,13 +129,17 @@ def set_at_their_line(key: str, rank: int, uses: Sequence[Use], views: Sequence[
 
 
 def set_for_nobody(key: str, rank: int, uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:
-    """What `rank`, which is to blame, has set of the numbers of `key`, under other words, and nobody asks for: where it
-    is the only one that it has set in vain.
+    """What `rank`, which is to blame, has set instead: the only one that it has set in vain, of the numbers of `key` in
+    other words; or one of another number, which another rank has set as well.
     """
-    asked = set(_asked_for(views))
-    vain = [use for use in uses if use.sets and use.rank == rank and use.record.step.digest not in asked]
-    fits = {use.key for use in vain} - {key}
-    return vain[-1] if len(fits) == 1 and numbers_in(key) and numbers_in(key) == numbers_in(vain[-1].key) else None
+    asked, sets = set(_asked_for(views)), [use for use in uses if use.sets]
+    mine = [use for use in sets if use.rank == rank and use.key != key]
+    vain = [use for use in mine if use.record.step.digest not in asked]
+    if len({use.key for use in vain}) == 1 and numbers_in(key) and numbers_in(key) == numbers_in(vain[-1].key):
+        return vain[-1]
+    theirs = {use.record.step.digest for use in sets if use.rank != rank}
+    again = [use for use in mine if use.record.step.digest in theirs and number_in(key, use.key) is not None]
+    return again[-1] if len({use.key for use in again}) == 1 else None
 
 
 def set_turned_round(awaited: Step, rank: int, uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:

@@ -7,15 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rankdrill.diagnosis.calls.by_rank import Asked
-from rankdrill.diagnosis.calls.loops import is_in_a_loop
+from rankdrill.diagnosis.calls.common_caller import in_any_loop
+from rankdrill.diagnosis.calls.loops import share_a_loop
 from rankdrill.diagnosis.calls.source import Order, order_of
-from rankdrill.diagnosis.calls.tree import function_around, tree_of
+from rankdrill.diagnosis.calls.tree import calls_at, function_around, name_called, tree_of
 from rankdrill.diagnosis.stores.helpers import SETTING
 from rankdrill.diagnosis.stores.patterns import names_key, pattern_of
 from rankdrill.diagnosis.stores.reached import Code, functions_from, own_nodes, speaks_of
 from rankdrill.step import Site
 
-__all__ = ["Setter", "gone_by", "may_be_set", "only_setter"]
+__all__ = ["Setter", "gone_by", "may_be_set", "may_set_at", "only_setter"]
 
 _PAST = (Order.AFTER, Order.APART)
 MOST_CALLERS = 4  # functions that call each other, one within the next
@@ -58,13 +59,22 @@ def may_be_set(key: str, sites: Iterable[Site]) -> bool:
     return any(_may_be(call, key, code.file) for code in functions_from(sites) for call in _setting(code))
 
 
+def may_set_at(site: Site, key: str) -> bool:
+    """Whether a call in that line may set `key`, as far as the source says."""
+    function = function_around(site)
+    calls = calls_at(function, site.line) if function is not None else []
+    setting = [call for call in calls if name_called(call) in SETTING and call.args]
+    return not setting or any(_may_be(call, key, site.file) for call in setting)
+
+
 def gone_by(setter: Setter, site: Site | None) -> bool:
     """Whether a rank that is at `site` has gone past the line, and no loop brings it back."""
     while site is not None:
         function = function_around(site)
         there = [replace(site, line=line) for line in _lines_of(setter.site, site, function)] if function else []
         if there:
-            return all(order_of(each, site) in _PAST for each in there) and not _comes_round(site)
+            past = all(order_of(each, site) in _PAST and not share_a_loop(each, site) for each in there)
+            return past and not (site.caller is not None and in_any_loop(site.caller))
         site = site.caller
     return False
 
@@ -76,15 +86,6 @@ def _lines_of(place: Site, site: Site, function: ast.AST) -> Iterator[int]:
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and speaks_of(place.function, node.func):
             yield node.lineno
-
-
-def _comes_round(site: Site) -> bool:
-    outer: Site | None = site
-    while outer is not None:
-        if is_in_a_loop(outer):
-            return True
-        outer = outer.caller
-    return False
 
 
 def _setting(code: Code) -> Iterator[ast.Call]:
