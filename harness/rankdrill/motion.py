@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-__all__ = ["is_stopped", "seconds_kept_waiting", "seconds_run", "seconds_wanted", "wants_processor"]
+__all__ = ["COPY_NAME", "is_stopped", "seconds_kept_waiting", "seconds_run", "seconds_wanted", "wants_processor"]
 
+COPY_NAME = "rankdrill-copy"
+"""What the kernel calls a copy of a rank, which tries out what the rank would have done and can harm nobody."""
 _MOST_BYTES = 1024  # of what the kernel says of one thread
 _TICKS = os.sysconf("SC_CLK_TCK")  # a second
 _USER_TIME = 11  # its place after the name; the time spent in the kernel follows it

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from rankdrill.boundary.orders.kept import NOWHERE
 from rankdrill.boundary.orders.script import Different, Script, different
+from rankdrill.motion import COPY_NAME
 
 __all__ = [
     "COPY_S",
@@ -38,7 +39,7 @@ _exit = os._exit  # as it is before anybody stands around it, to save what was m
 COPY_S = 1.0  # of a processor for one to come to its end: what takes longer, or waits, stays unknown
 MOST_WAITS = 10  # so often as long, where other processes keep it from computing
 _TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _OUTWARD = frozenset(
     {
@@ -183,7 +184,9 @@ def fork_alone() -> int:
         warnings.simplefilter("ignore")
         pid = os.fork()
     if not pid:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        libc = ctypes.CDLL(None)
+        libc.prctl(PR_SET_NAME, COPY_NAME.encode())
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             leave()
     return pid

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from rankdrill.diagnosis.calls.by_rank import may_come, named_to_come
+from rankdrill.diagnosis.calls.common_caller import from_one_function
 from rankdrill.diagnosis.calls.source import Order, comes_later, comes_to_the_same, order_of
 from rankdrill.diagnosis.deadlock import deadlock
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
@@ -123,7 +124,10 @@ def _is_held_up(there: Wait, wait: Wait, usual: Collection[Site]) -> bool:
     return (
         there.anyone
         and here is not None
-        and any(order_of(here, site) is Order.AFTER and there.rank in may_come(site, [there.rank]) for site in usual)
+        and any(
+            order_of(*from_one_function(here, site)) is Order.AFTER and there.rank in may_come(site, [there.rank])
+            for site in usual
+        )
     )
 
 

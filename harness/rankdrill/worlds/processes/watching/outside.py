@@ -13,6 +13,7 @@ from threading import Timer, get_ident
 from types import FrameType
 
 from rankdrill.diagnosis.stores.keys import stores_of
+from rankdrill.motion import COPY_NAME
 from rankdrill.step import OWN_STORE, Step
 from rankdrill.whose import whose_file
 
@@ -55,11 +56,17 @@ def _is_a_librarys(innermost: FrameType) -> bool:
 
 
 def has_children(pid: int) -> bool:
-    """Whether the process `pid` has any, that have not been waited for."""
+    """Whether the process `pid` has any, that have not been waited for; not counting copies of it, which act alone."""
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):  # the thread has ended meanwhile
-            if path.read_text().strip():
+            if any(not _is_a_copy(child) for child in path.read_text().split()):
                 return True
+    return False
+
+
+def _is_a_copy(pid: str) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip() == COPY_NAME
     return False
 
 
