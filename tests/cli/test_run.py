@@ -204,8 +204,10 @@ def test_without_a_deadline_a_certain_hang_is_ended(run: Run) -> None:
     assert time.monotonic() - began < 100, "gloo gives up after 1 800 s"
 
 
-def interrupted(text: str, up: Sequence[str], directory: Path, *options: str) -> tuple[int, str]:
-    """The exit code of a script on two ranks, and what was said, where Ctrl-C came once it had said that it is `up`."""
+def interrupted(
+    text: str, up: Sequence[str], directory: Path, *options: str, by: Sequence[signal.Signals] = (signal.SIGINT,)
+) -> tuple[int, str]:
+    """The exit code of a script on two ranks, and what was said, where signals came once it had said it is `up`."""
     (directory / "script.py").write_text(HEAD + INIT + text)
     command = [sys.executable, "-m", "rankdrill", "run", "-n", "2", *options, "script.py"]
     running = subprocess.Popen(
@@ -214,7 +216,9 @@ def interrupted(text: str, up: Sequence[str], directory: Path, *options: str) ->
     try:
         assert running.stdout is not None
         assert sorted(running.stdout.readline() for _ in up) == sorted(up)
-        running.send_signal(signal.SIGINT)
+        for each in by:
+            running.send_signal(each)
+            time.sleep(0.05)
         _, said = running.communicate(timeout=BOUND_S)
     finally:
         running.kill()
@@ -230,10 +234,25 @@ def test_ctrl_c_says_what_ranks_were_doing(tmp_path: Path) -> None:
     assert "rank 1 was still running when the run was interrupted, asleep (clock_nanosleep) at script.py:7" in said
     assert 'File "script.py", line 7 in <module>' in said
     assert "rank 0 waits in collective.barrier #0 on 'default' for rank 1, at script.py:8" in said
-    assert said.endswith("interrupted\n")
+    assert said.endswith("interrupted by SIGINT\n")
     told = json.loads((tmp_path / "run.json").read_text())
     assert (told["exit_code"], told["culprits"], told["victims"]) == (130, [1], [0])
+    assert told["interrupted"] == "SIGINT"
     assert "when the run was interrupted" in (tmp_path / "run.html").read_text()
+
+
+@pytest.mark.parametrize(("by", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["SIGTERM", "SIGHUP"])
+def test_a_signal_from_outside_says_what_ranks_were_doing(tmp_path: Path, by: signal.Signals, code: int) -> None:
+    """A scheduler's, or that of a terminal that closes; a second one, and Ctrl-C beside it, change nothing."""
+    text = 'print("up", flush=True)\nif rank == 1: time.sleep(600)\ndist.barrier()\n'
+    came = (by, signal.SIGINT, by)
+    left, said = interrupted(text, ["[rank 0] up\n", "[rank 1] up\n"], tmp_path, "--json", "run.json", by=came)
+    assert left == code
+    assert "rank 1 was still running when the run was interrupted, asleep (clock_nanosleep) at script.py:7" in said
+    assert said.endswith(f"interrupted by {by.name}\n")
+    assert "Traceback" not in said.partition("to run it again")[2]
+    told = json.loads((tmp_path / "run.json").read_text())
+    assert (told["exit_code"], told["interrupted"], told["culprits"]) == (code, by.name, [1])
 
 
 def test_ctrl_c_says_how_ranks_have_failed(tmp_path: Path) -> None:

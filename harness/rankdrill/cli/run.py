@@ -80,8 +80,8 @@ def run(
       rankdrill run -n 4 --backend gloo train.py      what was written for NCCL, on a laptop
 
     \b
-    Exit codes: 0 all ranks came to their end, 1 something failed, 2 a mistake in the command, 130 interrupted; and the
-    script's own, where ranks left with one.
+    Exit codes: 0 all ranks came to their end, 1 something failed, 2 a mistake in the command, 130 interrupted, 143 by
+    SIGTERM, 129 by SIGHUP; and the script's own, where ranks left with one.
     """
     asked = {"--json": json_file, "--html": html_file, "--perfetto": trace_file}
     files = {option: path for option, name in asked.items() if (path := choose_output(option, name)) is not None}
@@ -112,8 +112,8 @@ def run(
     for option, path in files.items():  # first: nobody need be reading what is shown
         _write(option, path, launched)
     _show(launched, deadline, err, device)
-    if launched.interrupted:
-        raise KeyboardInterrupt
+    if launched.interrupted is not None:
+        click.echo(f"interrupted by {launched.interrupted.name}", err=True)
     ctx.exit(launched.exit_code)
 
 
@@ -194,6 +194,7 @@ def _as_json(launched: Launched) -> str:
         "rankdrill": rankdrill.__version__,
         "command": sys.argv[1:],
         "exit_code": launched.exit_code,
+        "interrupted": launched.interrupted.name if launched.interrupted is not None else None,
         **launched.outcome.as_fields(),
         "score": score_of_outcome(launched.outcome).as_fields(),
     }
