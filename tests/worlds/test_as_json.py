@@ -89,11 +89,16 @@ def test_a_signal_without_a_name_is_a_number() -> None:
 
 def test_who_left_is_told_as_seen_by_those_that_wait_and_where_these_are() -> None:
     stack = 'Current thread 0x01 (most recent call first):\n  File "/train.py", line 3 in loss\n'
+    stack += '  File "/train.py", line 9 in step\n'
     found = of(waits(0, 1, stack=stack), returned(1))
     assert found["findings"][0]["sides"][0]["did"] == "leaves out barrier #0 on 'default'"
     waiting = found["ranks"][0]["stuck"]
     assert (waiting["in"]["step"], waiting["in"]["site"]) == ("collective.barrier #0 on 'default'", None)
     assert (waiting["waits_for"], waiting["innermost"]["line"]) == ([1], 3)
+    assert (waiting["innermost"]["called_from"]["line"], waiting["innermost"]["called_from"]["called_from"]) == (
+        9,
+        None,
+    )
     assert found["elapsed_s"] == 1.2346
 
 

@@ -73,7 +73,7 @@ def _stuck(rank: RankOutcome) -> dict[str, Any]:
     return {
         "in": _step(rank.step),
         "waits_for": list(rank.wait.missing) if rank.wait is not None else [],
-        "innermost": site_as_fields(innermost_site(rank.stack, current=False)),
+        "innermost": site_as_fields(innermost_site(rank.stack, current=False, callers=True)),
         "doing": rank.doing or None,
         "processor_s": None if rank.ran is None else round(rank.ran.had_s, 2),
         "since_last_step_s": None if rank.ran is None else round(rank.ran.of_s, 2),

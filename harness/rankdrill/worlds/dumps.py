@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from rankdrill.step import HANDED_OVER, Site
 from rankdrill.whose import Whose, whose_file
@@ -40,8 +41,10 @@ def threads_in(dump: str) -> list[list[Site]]:
     return [[site for site in frames if site.via != HANDED_OVER] for _, frames in sections(dump)]
 
 
-def innermost_site(dump: str, *, current: bool = True) -> Site | None:
+def innermost_site(dump: str, *, current: bool = True, callers: bool = False) -> Site | None:
     """The innermost line of the user's on the thread that `dump` calls current, failing that of a library.
+
+    With `callers` it has the user's lines further out as its callers: of a helper they say for whom it waits.
 
     None where no thread is: what struck did so on a thread that runs no Python. A process that was only asked where
     it is need not have one; without `current` the last thread listed, the main one, stands in for it.
@@ -50,8 +53,16 @@ def innermost_site(dump: str, *, current: bool = True) -> Site | None:
     frames = next((frames for is_current, frames in listed if is_current), None)
     if frames is None and not current and listed:
         frames = listed[-1][1]
-    users = (site for site in frames or () if whose_file(site.file) is Whose.USER)
-    return next(users, next(iter(frames or ()), None))
+    users = [site for site in frames or () if whose_file(site.file) is Whose.USER] or list(frames or ())[:1]
+    return _chained(users if callers else users[:1])
+
+
+def _chained(frames: list[Site]) -> Site | None:
+    """The first of `frames`, each called by the one after it."""
+    site: Site | None = None
+    for frame in reversed(frames):
+        site = replace(frame, caller=site)
+    return site
 
 
 def _unescaped(text: str) -> str:
