@@ -195,8 +195,8 @@ class ProcessEngine:
             self._wait_gone()
             if any(handle.orphaned for handle in self._ranks):
                 self._client.bury()
-        for handle in self._ranks:
-            handle.close()
+        while self._ranks:  # another Ctrl-C may come in between: what is closed is not to be asked again
+            self._ranks.pop().close()
         if self._transcripts is not None:
             self._transcripts.close()
         if self._breaks is not None:
@@ -208,7 +208,7 @@ class ProcessEngine:
             shutil.rmtree(self._directory.parent, ignore_errors=True)
         if self._port is not None:
             self._port.close()
-        self._ranks, self._transcripts, self._directory, self._breaks = [], None, None, None
+        self._transcripts, self._directory, self._breaks = None, None, None
         self._inquest = None
         self._obituaries = select.poll()
         self._port, self._unfit, self._told, self._under_way = None, False, None, None
