@@ -152,7 +152,7 @@ def sets_by_rank(store: Any, rank: int) -> None:
     ],
 )
 def test_which_rank_sets_a_key_further_down(rank: int, key: str, later: bool) -> None:
-    assert sets_later(rank, site(sets_by_rank, "here"), key) is later
+    assert sets_later(rank, site(sets_by_rank, "here"), key, size=3) is later
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,9 @@ def not_met(
     places = [_Place(_came(digest, views), lost, returned, views) for digest in here]
     place = max(places, key=lambda each: (*_lets_down(each, waiting), here[each.step.digest]))
     elsewhere = [wait for rank, wait in others.items() if rank in place.absent]
-    if hopeless(others, {*running, *waiting, *place.absent}) or any(_set_by_none(wait, waiting) for wait in elsewhere):
+    if hopeless(others, {*running, *waiting, *place.absent}) or any(
+        _set_by_none(wait, waiting, len(views)) for wait in elsewhere
+    ):
         return None  # nor would they go on if all had come
     return _of_numbers(place) or _of_places(place, waiting) or with_condition(_of_ranks(place), views)
 
@@ -95,11 +97,11 @@ def _lets_down(place: _Place, waiting: Mapping[int, Wait]) -> tuple[bool, bool, 
     return root, whole, any(_has_skipped(rank, place) for rank in waiting)
 
 
-def _set_by_none(wait: Wait, waiting: Mapping[int, Wait]) -> bool:
-    """Whether it is for a key that by the source none of those `waiting` is still to set."""
+def _set_by_none(wait: Wait, waiting: Mapping[int, Wait], size: int) -> bool:
+    """Whether it is for a key that by the source none of those `waiting` is still to set, in a world of that size."""
     sites = {rank: other.record.step.site for rank, other in waiting.items()}
     return awaits_key(wait.record.step) and not any(
-        site is not None and sets_later(rank, site, wait.record.step.target) for rank, site in sites.items()
+        site is not None and sets_later(rank, site, wait.record.step.target, size) for rank, site in sites.items()
     )
 
 

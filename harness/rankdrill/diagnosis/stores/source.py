@@ -21,7 +21,7 @@ __all__ = ["asks_again", "is_set_there_by", "sets_later"]
 _CONDITIONS = (ast.If, ast.While, ast.IfExp)
 
 
-def sets_later(rank: int, site: Site, key: str, size: int | None = None) -> bool:
+def sets_later(rank: int, site: Site, key: str, size: int) -> bool:
     """Whether `rank`, which is at `site`, may set `key` further on in that function, or in one that led there; `size`
     is that of the world.
     """
@@ -98,7 +98,7 @@ def _is_bound_in(given: ast.expr, function: ast.AST) -> bool:
     return any(isinstance(node, ast.Name) and node.id in own for node in ast.walk(given))
 
 
-def _is_for(rank: int, setting: _Setting, size: int | None) -> bool:
+def _is_for(rank: int, setting: _Setting, size: int) -> bool:
     """Whether none of its conditions keeps this rank away, as far as the source says."""
     on_it = Reading(rank, size, setting.tree, setting.function)
     return all(on_it.holds(test) in (None, wanted) for test, wanted in setting.conditions)
