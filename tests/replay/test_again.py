@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,9 +87,22 @@ def test_the_same_comes_of_nearly_all(worlds: dict[int, World]) -> None:
     assert len(others) <= (1 - LEAST_ALIKE) * len(tried), others
 
 
-def test_what_calls_alone_do_not_bring_about_is_said(worlds: dict[int, World], tmp_path: Path) -> None:
-    """Right as long as nobody is late: that goes by what a rank makes of what it has received."""
-    score = score_of_outcome(outcome_of(PROGRAMS["races.right_as_long_as_nobody_is_late"], worlds))
+def test_what_calls_alone_do_not_bring_about_is_said(tmp_path: Path) -> None:
+    """Right as long as nobody is two seconds late: that goes by what a rank makes of what it has received."""
+
+    def body() -> None:
+        seen, value = list[int](), torch.zeros(1, dtype=torch.long)
+        if dist.get_rank() == 0:
+            for _ in range(2):
+                dist.recv(value)
+                seen.append(int(value))
+            assert seen == [1, 2]
+        else:
+            time.sleep(2.0 * (dist.get_rank() - 1))
+            dist.send(torch.tensor([dist.get_rank()]), dst=0)
+
+    with World(3) as world:
+        score = score_of_outcome(world.run(body, deadline=20))
     assert score.kind == "message race"
     run = tmp_path / "run.json"
     run.write_text(json.dumps({"format": "rankdrill run", "score": score.as_fields()}))

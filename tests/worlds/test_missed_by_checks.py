@@ -77,6 +77,31 @@ def rows_in_the_order_of_their_coming(rank: RankContext) -> None:
         dist.send(torch.full((2,), float(rank.index)), dst=0)
 
 
+def kept_in_a_list_of_a_type(rank: RankContext) -> None:
+    """Right as long as nobody is late: the first was."""
+    if rank.index == 0:
+        seen, value = list[int](), torch.zeros(1, dtype=torch.long)
+        for _ in range(3):
+            dist.recv(value)
+            seen.append(int(value))
+        assert seen == [1, 2, 3]
+    else:
+        time.sleep(0.1 * (3 - rank.index))
+        dist.send(torch.tensor([rank.index]), dst=0)
+
+
+def kept_in_an_empty_list(rank: RankContext) -> None:
+    if rank.index == 0:
+        seen, row = list(), torch.zeros(1)  # noqa: C408
+        for _ in range(3):
+            dist.recv(row)
+            seen.append(row.clone())
+        assert [each.item() for each in seen] == [1.0, 2.0, 3.0]
+    else:
+        time.sleep(0.1 * (3 - rank.index))
+        dist.send(torch.tensor([float(rank.index)]), dst=0)
+
+
 def answers_to_others(rank: RankContext) -> None:
     if rank.index == 0:
         questions = torch.empty(3, 1)
@@ -92,7 +117,11 @@ def answers_to_others(rank: RankContext) -> None:
         assert answer.item() == 2.0 * rank.index
 
 
-@pytest.mark.parametrize("body", [rows_in_the_order_of_their_coming, answers_to_others], ids=lambda body: body.__name__)
+@pytest.mark.parametrize(
+    "body",
+    [rows_in_the_order_of_their_coming, kept_in_a_list_of_a_type, kept_in_an_empty_list, answers_to_others],
+    ids=lambda body: body.__name__,
+)
 def test_a_race_is_what_a_check_failed_for(fresh: World, body: Body) -> None:
     outcome = run(fresh, body)
     (finding,) = outcome.findings

@@ -211,6 +211,8 @@ def _is_new(value: ast.AST | None) -> bool:
             return all(map(_is_new, each))
         case ast.ListComp(elt=each) | ast.DictComp(value=each):
             return _is_new(each)
+        case ast.Call(func=ast.Name(id=kind) | ast.Subscript(value=ast.Name(id=kind)), args=[], keywords=[]):
+            return kind in ("list", "dict") or kind in _NEW
     return name_called(value) in _NEW
 
 
